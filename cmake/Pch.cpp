@@ -1,0 +1,1 @@
+// Exists to give the precompiled header (Pch.h) a target.

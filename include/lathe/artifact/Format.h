@@ -1,0 +1,53 @@
+//===- Format.h - the artifact file, format 0 ----------------------*- C++ -*-===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//
+// Specification: docs/artifact-format.md. Little endian. Header, then sections, each aligned to
+// 4096 bytes; WEIGHTS is the last. Table sections are hashed (XXH3-128) and checked at load, WEIGHTS
+// by `lathe inspect --verify`.
+//===----------------------------------------------------------------------===//
+#pragma once
+#include <cstdint>
+
+namespace lathe::artifact {
+
+inline constexpr char magic[8] = {'L', 'A', 'T', 'H', 'E', '\r', '\n', '\x1a'};
+inline constexpr uint32_t formatVersion = 0;
+inline constexpr uint32_t sectionAlignment = 4096;
+inline constexpr uint32_t maxSections = 64;
+
+enum class SectionKind : uint32_t {
+  metadata = 1,   ///< UTF-8 JSON: what `inspect` prints
+  program = 2,    ///< ProgramCodec
+  code = 3,       ///< ELF shared object; |variant| says for which CPU
+  tokenizer = 4,  ///< TokenizerSpec
+  chatTemplate = 5, ///< UTF-8 Jinja source
+  generation = 6, ///< UTF-8 JSON: defaults for sampling, stop tokens
+  weights = 7,
+};
+
+/// Code variants of x86, best last.
+enum class Variant : uint32_t { none = 0, avx2 = 1, avx512vnni = 2, avx512bf16 = 3 };
+
+struct Hash128 {
+  uint64_t low, high;
+};
+
+struct Section {
+  uint32_t kind;    ///< SectionKind; unknown kinds are an error in format 0
+  uint32_t variant; ///< Variant, for code
+  uint64_t offset;  ///< from the start of the file, multiple of sectionAlignment
+  uint64_t bytes;
+  Hash128 hash;
+};
+
+struct Header {
+  char magic[8];
+  uint32_t version;
+  uint32_t sectionCount;
+  uint64_t fileBytes;
+  Hash128 tableHash; ///< of sections[0 .. sectionCount)
+  Section sections[maxSections];
+};
+static_assert(sizeof(Section) == 40 && sizeof(Header) == 40 + 40 * maxSections);
+
+} // namespace lathe::artifact

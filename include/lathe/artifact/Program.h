@@ -1,0 +1,104 @@
+//===- Program.h - a compiled step: launches over an arena ---------*- C++ -*-===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//
+// The PROGRAM section of an artifact: what the runtime executes. It knows kernels by symbol, buffers
+// by offset and shares by count; no op, layer or model family. Serialised by ProgramCodec
+// (bounds-checked); in memory it is this struct.
+//===----------------------------------------------------------------------===//
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lathe {
+
+/// Where a kernel argument lives.
+enum class ArgKind : uint32_t {
+  arena = 0,  ///< offset bytes into the step arena
+  weight = 1, ///< offset bytes into the WEIGHTS section
+  kv = 2,     ///< pool of KV group |group|, plus offset (the layer's place in a block)
+};
+
+struct Arg {
+  ArgKind kind = ArgKind::arena;
+  uint32_t group = 0;
+  uint64_t offset = 0;
+};
+
+/// How the number of items of a launch follows from the step.
+enum class ItemKind : uint32_t {
+  fixed = 0,     ///< items
+  perRow = 1,    ///< items * step.rows
+  perOutRow = 2, ///< items * step.outRows
+  /// items * ceil(step.rows / itemRows): row blocks
+  perRowBlock = 3,
+  /// items * sum over rows of ceil((slot + 1) / itemRows): (row, KV chunk) pairs, see docs/exactness.md
+  perRowChunk = 4,
+};
+
+/// How items are dealt to n threads.
+enum class ShareKind : uint32_t {
+  contiguous = 0, ///< thread t: [items*t/n, items*(t+1)/n)
+  interleaved = 1, ///< thread t: t, t+n, ...
+};
+
+struct Launch {
+  uint32_t kernel = 0;    ///< index into Program.kernels
+  uint32_t firstArg = 0;  ///< into Program.args
+  uint32_t argCount = 0;
+  ItemKind itemKind = ItemKind::fixed;
+  ShareKind shareKind = ShareKind::contiguous;
+  uint32_t itemRows = 1;
+  uint64_t items = 0;
+  uint32_t barrier = 1;   ///< all threads wait after it
+  uint32_t name = 0;      ///< index into Program.names: layer and op, for profiles ("blk.3.attn_q+k+v")
+  /// For explain: bytes of weights read, and multiply-adds per row.
+  uint64_t weightBytes = 0;
+  uint64_t macsPerRow = 0;
+  uint64_t bytesPerRow = 0; ///< activation bytes read and written per row
+};
+
+/// Launches for at most |maxRows| rows; the runtime takes the first bucket that is wide enough.
+struct Bucket {
+  uint32_t maxRows = 0;
+  uint32_t firstLaunch = 0;
+  uint32_t launchCount = 0;
+};
+
+/// "step": all rows up to the last hidden state, KV appended. "head": logits of step.outRows rows
+/// (at most Program.maxOutRows a call), reading what the last "step" left in the arena.
+struct Entry {
+  std::string name;
+  std::vector<Bucket> buckets;
+};
+
+/// One group of layers that share a block table (docs/design.md, "KV specification").
+struct KVGroup {
+  uint32_t kind = 0;       ///< 0 full attention, 1 sliding window
+  uint32_t window = 0;     ///< tokens, for kind 1
+  uint32_t pageTokens = 16;
+  uint32_t layers = 0;
+  uint64_t blockBytes = 0; ///< all layers of the group, K and V
+};
+
+struct Program {
+  uint32_t maxRows = 0;    ///< rows a step may have
+  uint32_t maxOutRows = 0; ///< rows a "head" call may have
+  uint32_t maxSeq = 0;     ///< positions the model was compiled for
+  uint32_t vocabulary = 0;
+  uint32_t hiddenSize = 0;
+  uint64_t arenaBytes = 0;
+  uint64_t scratchBytes = 0;  ///< per thread
+  uint64_t logitsOffset = 0;  ///< in the arena: float32 [maxOutRows][logitsStride]
+  uint32_t logitsStride = 0;  ///< floats
+  uint64_t hiddenOffset = 0;  ///< in the arena: float32 [maxRows][hiddenStride], after the last layer, before the last norm
+  uint32_t hiddenStride = 0;
+  std::vector<std::string> kernels; ///< symbols in the code sections
+  std::vector<std::string> names;
+  std::vector<Arg> args;
+  std::vector<Launch> launches;
+  std::vector<Entry> entries;
+  std::vector<KVGroup> kvGroups;
+};
+
+} // namespace lathe

@@ -93,6 +93,10 @@ struct Program {
   uint32_t logitsStride = 0;  ///< floats
   uint64_t hiddenOffset = 0;  ///< in the arena: float32 [maxRows][hiddenStride], after the last layer, before the last norm
   uint32_t hiddenStride = 0;
+  /// Not 0: the artifact has no WEIGHTS section and the runtime makes this many bytes up from the seed (for
+  /// benchmarks; every 16-bit word is a small positive float16, so that no scale is infinite).
+  uint64_t syntheticWeightBytes = 0;
+  uint64_t syntheticSeed = 0;
   std::vector<std::string> kernels; ///< symbols in the code sections
   std::vector<std::string> names;
   std::vector<Arg> args;

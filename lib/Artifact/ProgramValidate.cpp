@@ -1,0 +1,146 @@
+//===- ProgramValidate.cpp - what the runtime may rely on ---------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "lathe/artifact/ProgramCodec.h"
+#include <cinttypes>
+
+namespace lathe {
+namespace {
+
+// Far above any real model; low enough that no product below overflows 64 bits.
+constexpr uint64_t maxRowCount = 1 << 16, maxPositions = 1 << 26, maxArena = uint64_t(1) << 40,
+                   maxScratch = uint64_t(1) << 32, maxItems = uint64_t(1) << 20, maxArgs = 1 << 10,
+                   maxBlock = uint64_t(1) << 34, maxGroups = 64;
+
+template <typename... Args>
+Status wrong(const char *format, Args... args) {
+  return makeError(StatusCode::dataLoss, format, args...);
+}
+
+Status range(const char *what, uint64_t value, uint64_t low, uint64_t high) {
+  if (value >= low && value <= high) return Status();
+  return wrong("program: expected %s in %" PRIu64 "..%" PRIu64 ", found %" PRIu64, what, low, high, value);
+}
+
+bool isSymbol(const std::string &name) {
+  if (name.empty() || name.size() > 255 || (name[0] >= '0' && name[0] <= '9')) return false;
+  for (char c : name)
+    if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '$'))
+      return false;
+  return true;
+}
+
+/// A float32 [rows][stride] result in the arena.
+Status resultBuffer(const char *what, uint64_t offset, uint64_t stride, uint64_t width, uint64_t rows, uint64_t arena) {
+  if (stride < width)
+    return wrong("program: expected a %s stride of at least %" PRIu64 ", found %" PRIu64, what, width, stride);
+  if (offset % 64 || offset > arena || stride * rows * 4 > arena - offset)
+    return wrong("program: %s at offset %" PRIu64 " with %" PRIu64 " bytes does not fit the arena of %" PRIu64 " bytes",
+                 what, offset, stride * rows * 4, arena);
+  return Status();
+}
+
+Status checkArg(const Program &p, size_t index, uint64_t weightBytes) {
+  const Arg &arg = p.args[index];
+  uint64_t limit = 0;
+  const char *where = "";
+  switch (arg.kind) {
+  case ArgKind::arena: limit = p.arenaBytes; where = "arena"; break;
+  case ArgKind::weight: limit = weightBytes; where = "weights"; break;
+  case ArgKind::kv:
+    if (arg.group >= p.kvGroups.size())
+      return wrong("program: argument %zu: expected a KV group below %zu, found %u", index, p.kvGroups.size(), arg.group);
+    limit = p.kvGroups[arg.group].blockBytes;
+    where = "KV block";
+    break;
+  }
+  if (arg.offset >= limit)
+    return wrong("program: argument %zu: offset %" PRIu64 " is outside the %s of %" PRIu64 " bytes", index, arg.offset,
+                 where, limit);
+  return Status();
+}
+
+Status checkLaunch(const Program &p, size_t index) {
+  const Launch &l = p.launches[index];
+  if (l.kernel >= p.kernels.size())
+    return wrong("program: launch %zu: expected a kernel below %zu, found %u", index, p.kernels.size(), l.kernel);
+  if (l.name >= p.names.size())
+    return wrong("program: launch %zu: expected a name below %zu, found %u", index, p.names.size(), l.name);
+  if (l.argCount > maxArgs || l.firstArg > p.args.size() || l.argCount > p.args.size() - l.firstArg)
+    return wrong("program: launch %zu: arguments %u..+%u are outside the list of %zu", index, l.firstArg, l.argCount,
+                 p.args.size());
+  bool divides = l.itemKind == ItemKind::perRowBlock || l.itemKind == ItemKind::perRowChunk;
+  if (divides && (l.itemRows == 0 || l.itemRows > maxPositions))
+    return wrong("program: launch %zu: expected itemRows in 1..%" PRIu64 ", found %u", index, maxPositions, l.itemRows);
+  if (l.items > maxItems)
+    return wrong("program: launch %zu: expected at most %" PRIu64 " items, found %" PRIu64, index, maxItems, l.items);
+  return Status();
+}
+
+Status checkEntry(const Program &p, const Entry &entry, const char *rowsName, uint32_t rows) {
+  if (entry.buckets.empty()) return wrong("program: entry '%s' has no bucket", entry.name.c_str());
+  uint32_t previous = 0;
+  for (const Bucket &bucket : entry.buckets) {
+    if (bucket.maxRows <= previous)
+      return wrong("program: entry '%s': expected buckets in ascending order, found %u after %u", entry.name.c_str(),
+                   bucket.maxRows, previous);
+    if (bucket.firstLaunch > p.launches.size() || bucket.launchCount > p.launches.size() - bucket.firstLaunch)
+      return wrong("program: entry '%s': launches %u..+%u are outside the list of %zu", entry.name.c_str(),
+                   bucket.firstLaunch, bucket.launchCount, p.launches.size());
+    previous = bucket.maxRows;
+  }
+  if (previous < rows)
+    return wrong("program: entry '%s': the widest bucket has %u rows, expected %s = %u", entry.name.c_str(), previous,
+                 rowsName, rows);
+  return Status();
+}
+
+} // namespace
+
+Status validateProgram(const Program &p, uint64_t weightBytes) {
+  LATHE_RETURN_IF_ERROR(range("maxRows", p.maxRows, 1, maxRowCount));
+  LATHE_RETURN_IF_ERROR(range("maxOutRows", p.maxOutRows, 1, maxRowCount));
+  LATHE_RETURN_IF_ERROR(range("maxSeq", p.maxSeq, 1, maxPositions));
+  LATHE_RETURN_IF_ERROR(range("vocabulary", p.vocabulary, 1, 1u << 24));
+  LATHE_RETURN_IF_ERROR(range("hiddenSize", p.hiddenSize, 1, 1u << 20));
+  LATHE_RETURN_IF_ERROR(range("arenaBytes", p.arenaBytes, 1, maxArena));
+  LATHE_RETURN_IF_ERROR(range("scratchBytes", p.scratchBytes, 0, maxScratch));
+  LATHE_RETURN_IF_ERROR(range("syntheticWeightBytes", p.syntheticWeightBytes, 0, maxArena));
+  if (p.syntheticWeightBytes) {
+    if (weightBytes)
+      return wrong("program: expected no WEIGHTS beside synthetic weights, found %" PRIu64 " bytes", weightBytes);
+    weightBytes = p.syntheticWeightBytes;
+  }
+  LATHE_RETURN_IF_ERROR(
+      resultBuffer("logits", p.logitsOffset, p.logitsStride, p.vocabulary, p.maxOutRows, p.arenaBytes));
+  LATHE_RETURN_IF_ERROR(resultBuffer("hidden", p.hiddenOffset, p.hiddenStride, p.hiddenSize, p.maxRows, p.arenaBytes));
+
+  LATHE_RETURN_IF_ERROR(range("number of KV groups", p.kvGroups.size(), 0, maxGroups));
+  for (size_t g = 0; g < p.kvGroups.size(); ++g) {
+    const KVGroup &group = p.kvGroups[g];
+    LATHE_RETURN_IF_ERROR(range("KV group kind", group.kind, 0, 1));
+    LATHE_RETURN_IF_ERROR(range("KV window", group.window, group.kind, maxPositions));
+    LATHE_RETURN_IF_ERROR(range("pageTokens", group.pageTokens, 1, 1 << 16));
+    LATHE_RETURN_IF_ERROR(range("KV layers", group.layers, 1, 1 << 16));
+    LATHE_RETURN_IF_ERROR(range("blockBytes", group.blockBytes, 1, maxBlock));
+  }
+  for (const std::string &kernel : p.kernels)
+    if (!isSymbol(kernel)) return wrong("program: '%s' is not the name of a kernel", kernel.c_str());
+  for (size_t i = 0; i < p.args.size(); ++i) LATHE_RETURN_IF_ERROR(checkArg(p, i, weightBytes));
+  for (size_t i = 0; i < p.launches.size(); ++i) LATHE_RETURN_IF_ERROR(checkLaunch(p, i));
+
+  bool step = false, head = false;
+  for (const Entry &entry : p.entries) {
+    bool isStep = entry.name == "step", isHead = entry.name == "head";
+    if (!isStep && !isHead) return wrong("program: unknown entry '%s', expected 'step' or 'head'", entry.name.c_str());
+    if ((isStep && step) || (isHead && head)) return wrong("program: entry '%s' is there twice", entry.name.c_str());
+    step |= isStep;
+    head |= isHead;
+    LATHE_RETURN_IF_ERROR(
+        checkEntry(p, entry, isStep ? "maxRows" : "maxOutRows", isStep ? p.maxRows : p.maxOutRows));
+  }
+  if (!step || !head) return wrong("program: entry '%s' is missing", step ? "head" : "step");
+  return Status();
+}
+
+} // namespace lathe

@@ -1,0 +1,114 @@
+//===- ProgramCodecTest.cpp -----------------------------------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "SampleProgram.h"
+#include "lathe/artifact/ProgramCodec.h"
+#include <functional>
+#include <gtest/gtest.h>
+#include <random>
+
+using namespace lathe;
+using namespace lathe::test;
+
+TEST(ProgramCodec, RoundTripKeepsEveryField) {
+  Program p = sampleProgram();
+  auto bytes = encodeProgram(p);
+  auto back = decodeProgram(bytes);
+  ASSERT_TRUE(back.ok()) << back.status().message();
+  EXPECT_EQ(encodeProgram(*back), bytes);
+  EXPECT_EQ(back->launches[1].itemKind, ItemKind::perRowChunk);
+  EXPECT_EQ(back->launches[1].shareKind, ShareKind::interleaved);
+  EXPECT_EQ(back->launches[0].bytesPerRow, 300u);
+  EXPECT_EQ(back->entries[0].buckets[1].launchCount, 2u);
+  EXPECT_EQ(back->kvGroups[1].window, 32u);
+  EXPECT_EQ(back->names[1], "blk.0.attn");
+  EXPECT_TRUE(validateProgram(*back, sampleWeightBytes).ok());
+}
+
+TEST(ProgramCodec, LongListsNeedNoMoreThanTheirBytes) {
+  Program p = sampleProgram();
+  p.launches.resize(1000, p.launches[0]);
+  p.args.resize(1000, p.args[0]);
+  p.kvGroups.clear();
+  p.entries.clear();
+  auto back = decodeProgram(encodeProgram(p));
+  ASSERT_TRUE(back.ok()) << back.status().message();
+  EXPECT_EQ(back->launches.size(), 1000u);
+}
+
+TEST(ProgramCodec, EveryTruncationIsAnError) {
+  auto bytes = encodeProgram(sampleProgram());
+  for (size_t n = 0; n < bytes.size(); ++n) {
+    auto got = decodeProgram(std::span(bytes).first(n));
+    ASSERT_FALSE(got.ok()) << n;
+    EXPECT_NE(got.status().message().find("the section ends at " + std::to_string(n)), std::string::npos)
+        << got.status().message();
+  }
+  bytes.push_back(0);
+  EXPECT_NE(decodeProgram(bytes).status().message().find("expected the section to end at offset"), std::string::npos);
+}
+
+TEST(ProgramCodec, UnknownKindIsAnError) {
+  Program p = sampleProgram();
+  p.args[0].kind = static_cast<ArgKind>(7);
+  auto got = decodeProgram(encodeProgram(p));
+  ASSERT_FALSE(got.ok());
+  EXPECT_NE(got.status().message().find("expected a kind of at most 2 at offset"), std::string::npos);
+}
+
+TEST(ProgramCodec, ValidationNamesWhatIsWrong) {
+  struct Case {
+    const char *expected;
+    std::function<void(Program &)> damage;
+  } cases[] = {
+      {"expected maxRows in 1..65536, found 0", [](Program &p) { p.maxRows = 0; }},
+      {"expected vocabulary in", [](Program &p) { p.vocabulary = 0; }},
+      {"expected arenaBytes in", [](Program &p) { p.arenaBytes = uint64_t(1) << 50; }},
+      {"expected no WEIGHTS beside synthetic weights, found 4096", [](Program &p) { p.syntheticWeightBytes = 9; }},
+      {"expected a logits stride of at least 50, found 49", [](Program &p) { p.logitsStride = 49; }},
+      {"logits at offset 7680 with 1024 bytes does not fit the arena", [](Program &p) { p.logitsOffset = 7680; }},
+      {"hidden at offset 4100", [](Program &p) { p.hiddenOffset = 4100; }},
+      {"expected KV group kind in 0..1, found 2", [](Program &p) { p.kvGroups[0].kind = 2; }},
+      {"expected KV window in 1..", [](Program &p) { p.kvGroups[1].window = 0; }},
+      {"expected pageTokens in", [](Program &p) { p.kvGroups[1].pageTokens = 0; }},
+      {"expected KV layers in", [](Program &p) { p.kvGroups[1].layers = 0; }},
+      {"expected blockBytes in", [](Program &p) { p.kvGroups[1].blockBytes = 0; }},
+      {"'no such!' is not the name of a kernel", [](Program &p) { p.kernels[0] = "no such!"; }},
+      {"argument 0: offset 8192 is outside the arena of 8192 bytes", [](Program &p) { p.args[0].offset = 8192; }},
+      {"argument 1: offset 4096 is outside the weights", [](Program &p) { p.args[1].offset = 4096; }},
+      {"argument 2: offset 512 is outside the KV block", [](Program &p) { p.args[2].offset = 512; }},
+      {"argument 2: expected a KV group below 2, found 2", [](Program &p) { p.args[2].group = 2; }},
+      {"launch 0: expected a kernel below 2, found 2", [](Program &p) { p.launches[0].kernel = 2; }},
+      {"launch 0: expected a name below 2, found 9", [](Program &p) { p.launches[0].name = 9; }},
+      {"launch 2: arguments 1..+3 are outside the list of 3", [](Program &p) { p.launches[2].argCount = 3; }},
+      {"launch 1: expected itemRows in 1..", [](Program &p) { p.launches[1].itemRows = 0; }},
+      {"launch 1: expected at most 1048576 items", [](Program &p) { p.launches[1].items = ~uint64_t(0); }},
+      {"entry 'step' has no bucket", [](Program &p) { p.entries[0].buckets.clear(); }},
+      {"expected buckets in ascending order, found 1 after 1",
+       [](Program &p) { p.entries[0].buckets[1].maxRows = 1; }},
+      {"entry 'head': launches 2..+2 are outside the list of 3",
+       [](Program &p) { p.entries[1].buckets[0].launchCount = 2; }},
+      {"the widest bucket has 3 rows, expected maxOutRows = 4",
+       [](Program &p) { p.entries[1].buckets[0].maxRows = 3; }},
+      {"unknown entry 'tail'", [](Program &p) { p.entries[1].name = "tail"; }},
+      {"entry 'step' is there twice", [](Program &p) { p.entries[1].name = "step"; }},
+      {"entry 'head' is missing", [](Program &p) { p.entries.pop_back(); }},
+  };
+  for (auto &c : cases) {
+    Program p = sampleProgram();
+    c.damage(p);
+    Status status = validateProgram(p, sampleWeightBytes);
+    EXPECT_EQ(status.code(), StatusCode::dataLoss) << c.expected;
+    EXPECT_NE(status.message().find(c.expected), std::string::npos) << c.expected << " | " << status.message();
+  }
+}
+
+TEST(ProgramCodec, RandomDamageNeverCrashes) {
+  std::mt19937 random(7);
+  auto good = encodeProgram(sampleProgram());
+  for (int i = 0; i < 20000; ++i) {
+    auto bytes = good;
+    for (int n = 1 + random() % 4; n > 0; --n) bytes[random() % bytes.size()] = random() % 3 ? random() : 0xff;
+    if (auto got = decodeProgram(bytes); got.ok()) (void)validateProgram(*got, sampleWeightBytes).ok();
+  }
+}

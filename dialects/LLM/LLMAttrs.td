@@ -1,0 +1,84 @@
+//===- LLMAttrs.td - weight expressions and KV layers --------*- tablegen -*-===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//
+// A weight expression says which bytes of which files a parameter is made of. It is evaluated row by
+// row while the artifact is packed; nothing is read before that.
+//===----------------------------------------------------------------------===//
+#ifndef LATHE_LLM_ATTRS_TD
+#define LATHE_LLM_ATTRS_TD
+
+include "LLMTypes.td"
+
+class LLM_Attr<string name, string attrMnemonic> : AttrDef<LLM_Dialect, name> { let mnemonic = attrMnemonic; }
+
+def LLM_FileAttr : LLM_Attr<"File", "file"> {
+  let summary = "a tensor in a file";
+  let description = [{
+    `#llm.file<"model.gguf", "blk.0.attn_q.weight", 1184, q4_1, [576, 576]>`: path, tensor name (for messages), byte offset, storage,
+    shape with the innermost dimension last.
+  }];
+  let parameters = (ins StringRefParameter<"path">:$path, StringRefParameter<"tensor name">:$name, "int64_t":$offset,
+                        EnumParameter<LLM_Storage>:$storage, ArrayRefParameter<"int64_t">:$shape);
+  let assemblyFormat = "`<` $path `,` $name `,` $offset `,` $storage `,` `[` $shape `]` `>`";
+}
+
+def LLM_ConcatAttr : LLM_Attr<"Concat", "concat"> {
+  let summary = "rows of several expressions, one after the other";
+  let parameters = (ins ArrayRefParameter<"mlir::Attribute">:$parts);
+  let assemblyFormat = "`<` `[` $parts `]` `>`";
+}
+
+def LLM_InterleaveAttr : LLM_Attr<"Interleave", "interleave"> {
+  let summary = "blocks of rows of two expressions in turn: gate and up for a fused activation";
+  let description = "`block` rows of the first, `block` of the second, and so on; a last short block is padded with zero rows.";
+  let parameters = (ins "mlir::Attribute":$first, "mlir::Attribute":$second, "int64_t":$block);
+  let assemblyFormat = "`<` $first `,` $second `,` $block `>`";
+}
+
+def LLM_UnropeAttr : LLM_Attr<"Unrope", "unrope"> {
+  let summary = "undoes GGUF's row order of Llama's q and k";
+  let description = [{
+    Within each of `heads` heads of d rows, row i of the result is row 2i of the source for i < d/2 and row 2(i - d/2) + 1 else:
+    interleaved rotation pairs become halves.
+  }];
+  let parameters = (ins "mlir::Attribute":$source, "int64_t":$heads);
+  let assemblyFormat = "`<` $source `,` $heads `>`";
+}
+
+def LLM_SliceAttr : LLM_Attr<"Slice", "slice"> {
+  let summary = "rows begin .. end-1 of an expression";
+  let parameters = (ins "mlir::Attribute":$source, "int64_t":$begin, "int64_t":$end);
+  let assemblyFormat = "`<` $source `,` $begin `,` $end `>`";
+}
+
+def LLM_TransposeAttr : LLM_Attr<"Transpose", "transpose"> {
+  let summary = "transpose of an unquantized matrix (GPT-2 stores [in, out])";
+  let parameters = (ins "mlir::Attribute":$source);
+  let assemblyFormat = "`<` $source `>`";
+}
+
+def LLM_AddOneAttr : LLM_Attr<"AddOne", "add_one"> {
+  let summary = "1 + w: Gemma's norm weights in their HuggingFace form";
+  let parameters = (ins "mlir::Attribute":$source);
+  let assemblyFormat = "`<` $source `>`";
+}
+
+def LLM_RoundAttr : LLM_Attr<"Round", "round"> {
+  let summary = "an expression rounded to nearest into another storage (made by llm-quantize)";
+  let parameters = (ins "mlir::Attribute":$source, EnumParameter<LLM_Storage>:$storage);
+  let assemblyFormat = "`<` $source `,` $storage `>`";
+}
+
+def LLM_SyntheticAttr : LLM_Attr<"Synthetic", "synthetic"> {
+  let summary = "random blocks from a seed, for benchmarks of large shapes";
+  let parameters = (ins "int64_t":$seed, EnumParameter<LLM_Storage>:$storage, ArrayRefParameter<"int64_t">:$shape);
+  let assemblyFormat = "`<` $seed `,` $storage `,` `[` $shape `]` `>`";
+}
+
+def LLM_KVLayerAttr : LLM_Attr<"KVLayer", "kv_layer"> {
+  let summary = "the KV heads of one layer: count, size of a K row, size of a V row";
+  let parameters = (ins "int64_t":$heads, "int64_t":$keySize, "int64_t":$valueSize);
+  let assemblyFormat = "`<` $heads `,` $keySize `,` $valueSize `>`";
+}
+
+#endif

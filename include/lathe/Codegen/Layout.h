@@ -1,0 +1,54 @@
+//===- Layout.h - activation buffers between kernels ---------------*- C++ -*-===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//
+// Offsets of the activation planes of docs/kernels.md, for emitters, planner and tests. Plain C++.
+//===----------------------------------------------------------------------===//
+#pragma once
+#include <cstdint>
+
+namespace lathe::codegen {
+
+/// What a matmul reads along K. int8: symmetric, groups of 32; int8z: with an offset a group.
+enum class ActFormat { f32, bf16, int8, int8z };
+enum class KVFormat { f32, f16, bf16, int8 };
+
+inline bool isInt8(ActFormat f) { return f == ActFormat::int8 || f == ActFormat::int8z; }
+
+/// Rows of the block a step's last rows form: |rem| in 1..16 rounded up to 1, 2, 4, 8 or 16.
+constexpr int64_t roundedBlockRows(int64_t rem) { return rem > 8 ? 16 : rem > 4 ? 8 : rem > 2 ? 4 : rem; }
+
+/// Byte offsets in one block of up to 16 rows. A plane with H sums a group is `[G][H][mb]`; the sums
+/// are, in this order, of the whole group and, with H = 3, of its first and second half.
+struct ActivationLayout {
+  int64_t groups = 0; ///< G = ceil(K / 32)
+  int64_t sums = 1;   ///< H
+  int64_t scale = 0, isum = 0, fsum = 0, offset = 0;
+  int64_t blockBytes = 0;
+};
+
+/// |halves|: some consumer has subK 16.
+constexpr ActivationLayout activationLayout(int64_t k, ActFormat format, bool halves) {
+  ActivationLayout l;
+  int64_t g = l.groups = (k + 31) / 32;
+  l.sums = halves ? 3 : 1;
+  if (format == ActFormat::f32 || format == ActFormat::bf16) {
+    l.blockBytes = 2048 * g;
+    return l;
+  }
+  l.scale = 512 * g;
+  l.isum = l.scale + 64 * g;
+  l.fsum = l.isum + 64 * g * l.sums;
+  l.offset = l.fsum + 64 * g * l.sums;
+  l.blockBytes = l.offset + (format == ActFormat::int8z ? 64 * g : 0);
+  return l;
+}
+
+/// Bytes of the buffer for up to |rows| rows.
+constexpr int64_t activationBytes(int64_t rows, int64_t k, ActFormat format, bool halves) {
+  return (rows + 15) / 16 * activationLayout(k, format, halves).blockBytes;
+}
+
+/// Row strides are whole vectors.
+constexpr int64_t rowStride(int64_t width) { return (width + 15) / 16 * 16; }
+
+} // namespace lathe::codegen

@@ -1,0 +1,43 @@
+//===- Compile.h - kernels to x86 machine code ---------------------*- C++ -*-===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//
+// ModuleOp -> LLVM -> object for one code variant -> one shared object that needs nothing: no undefined symbol,
+// no other library. The output is a function of the input alone.
+//===----------------------------------------------------------------------===//
+#pragma once
+#include "lathe/Codegen/Kernels.h"
+#include "lathe/base/Status.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/ArrayRef.h"
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace lathe::codegen {
+
+/// One kernel to build: |emit| appends `symbol` to an empty module; it runs on any thread, with a context of its own.
+struct KernelJob {
+  std::string symbol;
+  std::function<mlir::LogicalResult(mlir::ModuleOp, llvm::StringRef symbol, X86Target)> emit;
+};
+
+/// "avx2", "avx512vnni", "avx512bf16".
+const char *variantName(artifact::Variant v);
+/// Whether this machine executes the variant.
+bool hostSupports(X86Target target);
+/// The best variant of this machine; Variant::none below AVX2.
+artifact::Variant hostVariant();
+
+/// Compiles what |module| holds (it is lowered in place). |assembly|, if not null, receives the listing.
+Result<std::string> compileObject(mlir::ModuleOp module, X86Target target, std::string *assembly = nullptr);
+
+/// Emits and compiles |jobs| on |threads| threads (0: all cores): one object each, in their order.
+Result<std::vector<std::string>> compileKernels(llvm::ArrayRef<KernelJob> jobs, X86Target target, unsigned threads = 0);
+
+/// Links objects to the bytes of a shared object. Thread-safe (serialised inside).
+Result<std::string> linkObjects(llvm::ArrayRef<std::string> objects);
+
+/// compileKernels and linkObjects: the CODE section of an artifact.
+Result<std::string> buildCode(llvm::ArrayRef<KernelJob> jobs, X86Target target, unsigned threads = 0);
+
+} // namespace lathe::codegen

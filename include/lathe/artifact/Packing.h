@@ -2,7 +2,7 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //
 // A weight of N rows (outputs) and K columns (inputs) is stored as tiles of 16 rows; rows and K are
-// padded with zero codes and zero scales. A tile is ceil(K / blockK) blocks, back to back:
+// padded with codes of value zero (the zero point) and zero scales. A tile is ceil(K / blockK) blocks, back to back:
 //
 //   block = [group 0: code planes] ... [group blockK/32 - 1] [d] [dmin] [sub-scales] [sub-mins]
 //

@@ -1,0 +1,90 @@
+//===- WeightRows.h - a weight as rows of file tensors -------------*- C++ -*-===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//
+// The plain form of a weight expression (dialects/LLM/LLMAttrs.td): for every row of the result, which row
+// of which tensor it is. Slicing, joining and permuting only rearrange this table; bytes are read when a row is
+// asked for. A vector of n elements (norm, bias) is n rows of one column, so that all operations work on it.
+//===----------------------------------------------------------------------===//
+#pragma once
+#include "lathe/base/MappedFile.h"
+#include "lathe/base/Status.h"
+#include "lathe/weights/Storage.h"
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lathe {
+
+/// A value type; copies share the files. Const members are safe to call from several threads.
+class WeightRows {
+public:
+  /// A tensor in |file|; |shape| has 1 or 2 positive sizes, innermost last. invalidArgument (names the
+  /// tensor) if it does not lie inside the file, or its rows are not whole blocks.
+  static Result<WeightRows> fromFile(std::shared_ptr<const MappedFile> file, std::string name, int64_t offset,
+                                     StorageType storage, std::span<const int64_t> shape);
+  /// Constants.
+  static Result<WeightRows> fromValues(std::span<const float> values, std::span<const int64_t> shape);
+
+  /// Rows of |parts| one after the other: same storage, width and rank.
+  static Result<WeightRows> concat(std::span<const WeightRows> parts);
+  /// |block| rows of |first|, |block| of |second|, and so on; a last short block is filled with zero rows.
+  static Result<WeightRows> interleave(const WeightRows &first, const WeightRows &second, int64_t block);
+  /// Rows begin .. end - 1.
+  Result<WeightRows> slice(int64_t begin, int64_t end) const;
+  /// GGUF's interleaved rotation pairs to halves, in each of |heads| heads.
+  Result<WeightRows> unrope(int64_t heads) const;
+  /// Of one whole unquantized matrix.
+  Result<WeightRows> transpose() const;
+  /// 1 + w in float32, of an unquantized weight.
+  Result<WeightRows> addOne() const;
+  /// Rounded to nearest into |storage| (see encodeRow for which); once.
+  Result<WeightRows> round(StorageType storage) const;
+
+  StorageType storage() const { return resultStorage; }
+  int64_t rows() const { return static_cast<int64_t>(table.size()); }
+  int64_t columns() const { return width; }
+  bool isVector() const { return vector; }
+  /// Elements of a matrix's shape: [rows, columns], or [rows] of a vector.
+  std::vector<int64_t> shape() const;
+
+  /// Exact values of one row, as the storage defines them.
+  Status readRow(int64_t row, std::span<float> out) const;
+  /// The whole weight, row by row.
+  Result<std::vector<float>> readAll() const;
+  /// Bytes of one row in storage(): in the file where they can be used as they are, else made in
+  /// |scratch|. nullptr for a zero row.
+  Result<const uint8_t *> storedRow(int64_t row, std::vector<uint8_t> &scratch) const;
+  /// dataLoss when a file changed size while it was read.
+  Status check() const;
+  /// Tells the system that the tensors' bytes will not be read again soon.
+  void drop() const;
+
+private:
+  struct Leaf {
+    std::string name;
+    StorageType storage;
+    const uint8_t *data;
+    int64_t rows, columns; ///< of the tensor as stored
+    bool transposed = false, plusOne = false, rounded = false;
+    std::shared_ptr<const MappedFile> file = nullptr;
+    std::shared_ptr<const std::vector<uint8_t>> owned = nullptr;
+  };
+  struct Row {
+    uint32_t leaf; ///< zeroRow: a row of zeros
+    uint32_t row;
+  };
+  static constexpr uint32_t zeroRow = 0xffffffff;
+  static Result<WeightRows> fromLeaf(Leaf leaf, std::span<const int64_t> shape);
+  void append(const WeightRows &other, int64_t begin, int64_t end);
+  Status leafRow(const Leaf &leaf, int64_t row, std::span<float> out) const;
+  std::string name() const { return leaves.empty() ? "weight" : leaves[0].name; }
+
+  StorageType resultStorage = StorageType::f32;
+  int64_t width = 0;
+  bool vector = false;
+  std::vector<Leaf> leaves;
+  std::vector<Row> table;
+};
+
+} // namespace lathe

@@ -1,0 +1,439 @@
+//===- Interpreter.cpp - the reference interpreter of the llm dialect -------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "lathe/Interpreter/Interpreter.h"
+#include "KVCache.h"
+#include "Kernels.h"
+#include "WeightReader.h"
+#include "dialects/LLM/LLM.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include <atomic>
+
+using namespace mlir;
+using namespace lathe;
+using namespace lathe::llm;
+using namespace lathe::interp;
+
+namespace {
+
+template <typename Real>
+struct Rows {
+  Rows(int64_t rows, int64_t cols) : rows(rows), cols(cols), data(rows * cols) {}
+  int64_t rows, cols;
+  std::vector<Real> data;
+  Real *row(int64_t r) { return data.data() + r * cols; }
+};
+
+template <typename Real>
+using KVState = llvm::DenseMap<StringAttr, KVGroupCache<Real>>;
+
+/// What an SSA value is: rows, a weight or the KV cache (a batch is nothing: there is one).
+template <typename Real>
+struct Datum {
+  std::shared_ptr<Rows<Real>> rows;
+  ParamOp weight;
+  std::shared_ptr<KVState<Real>> kv;
+};
+
+int64_t widthOf(Value v) { return cast<RankedTensorType>(v.getType()).getShape().back(); }
+
+template <typename Real>
+class Machine final : public Interpreter {
+public:
+  Machine(ModuleOp module, func::FuncOp function, InterpreterOptions options)
+      : module(module), symbols(module), function(function), options(options),
+        weights(options.weightDirectory, options.weightCacheBytes) {
+    reset();
+  }
+
+  void reset() override {
+    cache = std::make_shared<KVState<Real>>();
+    for (KVGroupOp group : module.getOps<KVGroupOp>()) {
+      std::vector<KVLayerShape> layers;
+      for (auto layer : group.getLayers().getAsRange<KVLayerAttr>())
+        layers.push_back({layer.getHeads() * layer.getKeySize(), layer.getHeads() * layer.getValueSize()});
+      cache->try_emplace(group.getSymNameAttr(), KVGroupCache<Real>(group.getPage(), group.getWindow(), std::move(layers)));
+    }
+  }
+
+  FailureOr<std::vector<RowValues>> step(const StepBatch &stepBatch) override {
+    if (failed(check(stepBatch))) return failure();
+    batch = &stepBatch;
+    SmallVector<Datum<Real>> arguments, results;
+    for (Type type : function.getArgumentTypes()) {
+      arguments.emplace_back();
+      if (isa<KVType>(type)) arguments.back().kv = std::move(cache);
+    }
+    reset();
+    if (failed(runBlock(function.getBody().front(), arguments, results))) return failure();
+    std::vector<RowValues> out;
+    for (Datum<Real> &result : results) {
+      if (result.kv) cache = std::move(result.kv);
+      if (result.rows) out.push_back(widen(*result.rows));
+    }
+    for (const StepRow &row : stepBatch.rows)
+      for (auto &group : *cache) group.second.release(row.sequence, row.slot);
+    return out;
+  }
+
+private:
+  //===--------------------------------------------------------------------===//
+  // Values and control
+  //===--------------------------------------------------------------------===//
+
+  struct Held {
+    Datum<Real> datum;
+    int64_t uses; ///< left; the last one takes the value, so that the KV cache is changed in place
+  };
+  using Environment = llvm::DenseMap<Value, Held>;
+
+  LogicalResult check(const StepBatch &b) {
+    for (auto [i, row] : llvm::enumerate(b.rows))
+      if (row.position < 0 || row.slot < 0)
+        return function.emitError() << "row " << i << ": expected a position and a slot of at least 0, found " << row.position << " and " << row.slot;
+    for (int64_t row : b.outRows)
+      if (row < 0 || row >= int64_t(b.rows.size()))
+        return function.emitError() << "expected output rows below " << b.rows.size() << ", found " << row;
+    return success();
+  }
+
+  static void define(Environment &env, Value value, Datum<Real> datum) {
+    int64_t uses = std::distance(value.use_begin(), value.use_end());
+    if (uses) env[value] = {std::move(datum), uses};
+  }
+
+  static Datum<Real> take(Environment &env, Value value) {
+    auto found = env.find(value);
+    if (--found->second.uses) return found->second.datum;
+    Datum<Real> datum = std::move(found->second.datum);
+    env.erase(found);
+    return datum;
+  }
+
+  static RowValues widen(Rows<Real> &rows) { return {rows.rows, rows.cols, std::vector<double>(rows.data.begin(), rows.data.end())}; }
+
+  /// Consumes |arguments|: a list that kept them would be a second owner of the KV cache.
+  LogicalResult runBlock(Block &block, MutableArrayRef<Datum<Real>> arguments, SmallVectorImpl<Datum<Real>> &results) {
+    Environment env;
+    for (auto [argument, datum] : llvm::zip(block.getArguments(), arguments)) define(env, argument, std::exchange(datum, {}));
+    for (Operation &op : block) {
+      SmallVector<Datum<Real>> in, out;
+      for (Value operand : op.getOperands()) in.push_back(take(env, operand));
+      if (op.hasTrait<OpTrait::IsTerminator>()) {
+        results.assign(std::make_move_iterator(in.begin()), std::make_move_iterator(in.end()));
+        return success();
+      }
+      if (failed(run(&op, in, out))) return failure();
+      for (auto [i, result] : llvm::enumerate(op.getResults())) {
+        if (trace && out[i].rows) trace(&op, i, widen(*out[i].rows));
+        define(env, result, std::move(out[i]));
+      }
+    }
+    return block.getParentOp()->emitOpError() << "expected a terminator";
+  }
+
+  using In = SmallVectorImpl<Datum<Real>> &;
+  using RowsPtr = std::shared_ptr<Rows<Real>>;
+
+  LogicalResult run(Operation *op, In in, SmallVectorImpl<Datum<Real>> &out) {
+    if (auto fused = dyn_cast<FusedOp>(op)) return runBlock(fused.getBody().front(), in, out);
+    if (auto weight = dyn_cast<WeightOp>(op)) {
+      out.push_back({nullptr, symbols.lookup<ParamOp>(weight.getParam()), nullptr});
+      return success();
+    }
+    if (auto append = dyn_cast<KVAppendOp>(op)) return runAppend(append, in, out);
+    FailureOr<RowsPtr> rows =
+        llvm::TypeSwitch<Operation *, FailureOr<RowsPtr>>(op)
+            .template Case<EmbedOp, LinearOp, QuantizeOp, AddOp, MulOp, ScaleOp, SoftcapOp, ActivationOp, GluOp, RmsNormOp, LayerNormOp,
+                           ColumnsOp, SelectRowsOp, AnglesOp, RopeOp, AttentionOp>([&](auto typed) { return eval(typed, in); })
+            .Default([](Operation *other) { return other->emitOpError() << "the interpreter does not know this op"; });
+    if (failed(rows)) return failure();
+    out.push_back({*rows, nullptr, nullptr});
+    return success();
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Weights
+  //===--------------------------------------------------------------------===//
+
+  /// A vector's values.
+  FailureOr<std::vector<Real>> vector(Operation *op, ParamOp param) {
+    int64_t n = cast<RankedTensorType>(param.getType()).getNumElements();
+    std::vector<float> values(n);
+    if (Status status = weights.read(param.getValue(), 0, n, values.data()); !status.ok()) return op->emitOpError() << status.message();
+    return std::vector<Real>(values.begin(), values.end());
+  }
+
+  FailureOr<RowsPtr> eval(EmbedOp op, In in) {
+    ParamOp param = in[1].weight;
+    int64_t limit = cast<RankedTensorType>(param.getType()).getShape()[0];
+    auto out = std::make_shared<Rows<Real>>(batch->rows.size(), widthOf(op));
+    std::vector<float> values(out->cols);
+    for (auto [r, row] : llvm::enumerate(batch->rows)) {
+      if (!row.embedding.empty() && !op.getPositions()) {
+        if (int64_t(row.embedding.size()) != out->cols)
+          return op.emitOpError() << "row " << r << ": expected an embedding of " << out->cols << " elements, found " << row.embedding.size();
+        std::copy(row.embedding.begin(), row.embedding.end(), out->row(r));
+        continue;
+      }
+      int64_t index = op.getPositions() ? row.position : row.token;
+      if (index < 0 || index >= limit)
+        return op.emitOpError() << "row " << r << ": expected a " << (op.getPositions() ? "position" : "token") << " below " << limit << ", found " << index;
+      if (Status status = weights.read(param.getValue(), index, 1, values.data()); !status.ok()) return op.emitOpError() << status.message();
+      Real scale = op.getScale().convertToFloat();
+      for (int64_t i = 0; i < out->cols; ++i) out->row(r)[i] = Real(values[i]) * scale;
+    }
+    return out;
+  }
+
+  FailureOr<RowsPtr> eval(LinearOp op, In in) {
+    Rows<Real> &x = *in[0].rows;
+    auto out = std::make_shared<Rows<Real>>(x.rows, widthOf(op));
+    int64_t at = 0;
+    for (size_t i = 0; i < op.getWeights().size(); ++i) {
+      ParamOp param = in[1 + i].weight;
+      int64_t n = cast<RankedTensorType>(param.getType()).getShape()[0];
+      auto kept = weights.whole(param, options.threads);
+      if (!kept.ok()) return op.emitOpError() << kept.status().message();
+      const float *values = *kept;
+      Status first;
+      std::mutex statusMutex;
+      parallelFor((n + 63) / 64, options.threads, x.rows * n * x.cols, [&](int64_t begin, int64_t end) {
+        std::vector<float> scratch;
+        for (int64_t j = begin * 64; j < std::min(n, end * 64); j += 64) {
+          int64_t some = std::min<int64_t>(64, n - j);
+          const float *w = values + j * x.cols;
+          if (!values) {
+            scratch.resize(64 * x.cols);
+            w = scratch.data();
+            Status status = weights.read(param.getValue(), j, some, scratch.data());
+            std::lock_guard lock(statusMutex);
+            if (!status.ok()) first = std::move(status);
+          }
+          matmul(x.data.data(), x.rows, x.cols, w, some, out->data.data() + at + j, out->cols);
+        }
+      });
+      if (!first.ok()) return op.emitOpError() << first.message();
+      at += n;
+    }
+    if (op.getBias()) {
+      auto bias = vector(op, in.back().weight);
+      if (failed(bias)) return failure();
+      for (int64_t r = 0; r < out->rows; ++r)
+        for (int64_t i = 0; i < out->cols; ++i) out->row(r)[i] += (*bias)[i];
+    }
+    return out;
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Rows
+  //===--------------------------------------------------------------------===//
+
+  FailureOr<RowsPtr> eval(QuantizeOp op, In in) {
+    ActFormat format = cast<ActType>(op.getType().getElementType()).getFormat();
+    static_assert(int(ActFormat::bf16) == int(Act::bf16) && int(ActFormat::int8z) == int(Act::int8z));
+    return perRow(in[0], [&](Real *x, Real *y, int64_t n) { roundActivations(Act(format), x, n, y); });
+  }
+  FailureOr<RowsPtr> eval(AddOp, In in) {
+    return perElement(in, [](Real a, Real b) { return a + b; });
+  }
+  FailureOr<RowsPtr> eval(MulOp, In in) {
+    return perElement(in, [](Real a, Real b) { return a * b; });
+  }
+  FailureOr<RowsPtr> eval(GluOp op, In in) {
+    Fn fn = Fn(op.getKind());
+    static_assert(int(Activation::gelu_erf) == int(Fn::geluErf) && int(Activation::relu) == int(Fn::relu));
+    return perElement(in, [fn](Real a, Real b) { return activate(fn, a) * b; });
+  }
+  FailureOr<RowsPtr> eval(ScaleOp op, In in) {
+    Real factor = op.getFactor().convertToFloat();
+    return perRow(in[0], [&](Real *x, Real *y, int64_t n) { std::transform(x, x + n, y, [&](Real v) { return v * factor; }); });
+  }
+  FailureOr<RowsPtr> eval(SoftcapOp op, In in) {
+    Real cap = op.getCap().convertToFloat();
+    return perRow(in[0], [&](Real *x, Real *y, int64_t n) { std::transform(x, x + n, y, [&](Real v) { return cap * std::tanh(v / cap); }); });
+  }
+  FailureOr<RowsPtr> eval(ActivationOp op, In in) {
+    Fn fn = Fn(op.getKind());
+    return perRow(in[0], [&](Real *x, Real *y, int64_t n) { std::transform(x, x + n, y, [&](Real v) { return activate(fn, v); }); });
+  }
+  FailureOr<RowsPtr> eval(RmsNormOp op, In in) {
+    auto w = vector(op, in[1].weight);
+    if (failed(w)) return failure();
+    int64_t size = w->size();
+    return perRow(in[0], [&](Real *x, Real *y, int64_t n) {
+      for (int64_t i = 0; i < n; i += size) rmsNorm<Real>(x + i, w->data(), size, op.getEps().convertToFloat(), y + i);
+    });
+  }
+  FailureOr<RowsPtr> eval(LayerNormOp op, In in) {
+    auto w = vector(op, in[1].weight), b = vector(op, in[2].weight);
+    if (failed(w) || failed(b)) return failure();
+    return perRow(in[0], [&](Real *x, Real *y, int64_t n) { layerNorm<Real>(x, w->data(), b->data(), n, op.getEps().convertToFloat(), y); });
+  }
+  FailureOr<RowsPtr> eval(ColumnsOp op, In in) {
+    auto out = std::make_shared<Rows<Real>>(in[0].rows->rows, widthOf(op));
+    for (int64_t r = 0; r < out->rows; ++r) std::copy_n(in[0].rows->row(r) + op.getBegin(), out->cols, out->row(r));
+    return out;
+  }
+  FailureOr<RowsPtr> eval(SelectRowsOp op, In in) {
+    auto out = std::make_shared<Rows<Real>>(batch->outRows.size(), widthOf(op));
+    for (auto [i, row] : llvm::enumerate(batch->outRows)) {
+      if (row >= in[0].rows->rows) return op.emitOpError() << "output row " << row << " is outside an input of " << in[0].rows->rows << " rows";
+      std::copy_n(in[0].rows->row(row), out->cols, out->row(i));
+    }
+    return out;
+  }
+
+  template <typename F>
+  RowsPtr perRow(Datum<Real> &in, F fn) {
+    auto out = std::make_shared<Rows<Real>>(in.rows->rows, in.rows->cols);
+    for (int64_t r = 0; r < out->rows; ++r) fn(in.rows->row(r), out->row(r), out->cols);
+    return out;
+  }
+  template <typename F>
+  RowsPtr perElement(In in, F fn) {
+    auto out = std::make_shared<Rows<Real>>(in[0].rows->rows, in[0].rows->cols);
+    std::transform(in[0].rows->data.begin(), in[0].rows->data.end(), in[1].rows->data.begin(), out->data.begin(), fn);
+    return out;
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Positions and history
+  //===--------------------------------------------------------------------===//
+
+  FailureOr<RowsPtr> eval(AnglesOp op, In in) {
+    auto frequencies = vector(op, in[1].weight);
+    if (failed(frequencies)) return failure();
+    int64_t half = frequencies->size();
+    auto out = std::make_shared<Rows<Real>>(batch->rows.size(), 2 * half);
+    for (auto [r, row] : llvm::enumerate(batch->rows))
+      for (int64_t i = 0; i < half; ++i) {
+        // The product is a float32 one in both modes: at large positions its rounding is part of the model.
+        double angle = float(row.position) * float((*frequencies)[i]);
+        Real factor = op.getFactor().convertToFloat();
+        out->row(r)[i] = Real(std::cos(angle)) * factor;
+        out->row(r)[half + i] = Real(std::sin(angle)) * factor;
+      }
+    return out;
+  }
+
+  FailureOr<RowsPtr> eval(RopeOp op, In in) {
+    auto out = std::make_shared<Rows<Real>>(in[0].rows->rows, in[0].rows->cols);
+    int64_t size = out->cols / op.getHeads(), half = in[1].rows->cols / 2;
+    for (int64_t r = 0; r < out->rows; ++r)
+      for (int64_t h = 0; h < int64_t(op.getHeads()); ++h)
+        rope(in[0].rows->row(r) + h * size, in[1].rows->row(r), half, size, op.getInterleaved(), out->row(r) + h * size);
+    return out;
+  }
+
+  LogicalResult runAppend(KVAppendOp op, In in, SmallVectorImpl<Datum<Real>> &out) {
+    std::shared_ptr<KVState<Real>> state = std::move(in[0].kv);
+    // Somebody still reads the cache from before this append.
+    if (state.use_count() > 1) state = std::make_shared<KVState<Real>>(*state);
+    KVGroupOp group = lookupGroup(op, op.getGroupAttr());
+    KVLayerAttr layer = lookupLayer(group, op.getLayer());
+    KVGroupCache<Real> &entries = state->find(group.getSymNameAttr())->second;
+    static_assert(int(KVFormat::bf16) == int(Store::bf16) && int(KVFormat::int8) == int(Store::int8));
+    for (auto [r, row] : llvm::enumerate(batch->rows)) {
+      auto [key, value] = entries.entry(row.sequence, op.getLayer(), row.slot);
+      for (int64_t h = 0; h < layer.getHeads(); ++h) {
+        int64_t k = layer.getKeySize(), v = layer.getValueSize();
+        roundEntry(Store(group.getKey()), in[1].rows->row(r) + h * k, k, key + h * k);
+        roundEntry(Store(group.getValue()), in[2].rows->row(r) + h * v, v, value + h * v);
+      }
+    }
+    out.push_back({nullptr, nullptr, std::move(state)});
+    return success();
+  }
+
+  FailureOr<RowsPtr> eval(AttentionOp op, In in) {
+    KVGroupOp group = lookupGroup(op, op.getGroupAttr());
+    KVLayerAttr layer = lookupLayer(group, op.getLayer());
+    const KVGroupCache<Real> &entries = in[1].kv->find(group.getSymNameAttr())->second;
+    int64_t heads = op.getHeads(), perKV = heads / layer.getHeads(), k = layer.getKeySize(), v = layer.getValueSize();
+    int64_t window = group.getWindow(), index = op.getLayer(), work = 0;
+    auto out = std::make_shared<Rows<Real>>(in[0].rows->rows, heads * v);
+    for (const StepRow &row : batch->rows) {
+      int64_t first = window ? std::max<int64_t>(0, row.slot - window + 1) : 0;
+      for (int64_t j = first; j <= row.slot; ++j)
+        if (!entries.key(row.sequence, index, j))
+          return op.emitOpError() << "expected entries " << first << " .. " << row.slot << " of sequence " << row.sequence << ", entry " << j << " was never appended";
+      work += (row.slot - first + 1) * heads * (k + v);
+    }
+    parallelFor(out->rows, options.threads, work, [&](int64_t begin, int64_t end) {
+      for (int64_t r = begin; r < end; ++r) {
+        const StepRow &row = batch->rows[r];
+        for (int64_t h = 0; h < heads; ++h) {
+          int64_t kvHead = h / perKV;
+          AttendArgs<Real> args;
+          args.query = in[0].rows->row(r) + h * k;
+          args.keySize = k;
+          args.valueSize = v;
+          args.first = window ? std::max<int64_t>(0, row.slot - window + 1) : 0;
+          args.last = row.slot;
+          args.scale = op.getScale().convertToFloat();
+          args.softcap = op.getSoftcap().convertToFloat();
+          args.key = [&](int64_t j) { return entries.key(row.sequence, index, j) + kvHead * k; };
+          args.value = [&](int64_t j) { return entries.value(row.sequence, index, j) + kvHead * v; };
+          args.out = out->row(r) + h * v;
+          attend(args);
+        }
+      }
+    });
+    return out;
+  }
+
+  ModuleOp module;
+  SymbolTable symbols;
+  func::FuncOp function;
+  InterpreterOptions options;
+  WeightReader weights;
+  std::shared_ptr<KVState<Real>> cache;
+  const StepBatch *batch = nullptr;
+};
+
+} // namespace
+
+FailureOr<std::unique_ptr<Interpreter>> Interpreter::create(ModuleOp module, InterpreterOptions options) {
+  auto function = module.lookupSymbol<func::FuncOp>(options.function);
+  if (!function || function.isExternal()) return module.emitError() << "expected a function '" << options.function << "' with a body";
+  if (!function.getBody().hasOneBlock()) return function.emitError() << "expected a single block";
+  for (Type type : function.getArgumentTypes())
+    if (!isa<BatchType, KVType>(type)) return function.emitError() << "expected arguments of types !llm.batch and !llm.kv, found " << type;
+  if (llvm::none_of(function.getResultTypes(), llvm::IsaPred<RankedTensorType>)) return function.emitError() << "expected a result of rows";
+  if (options.float64) return std::unique_ptr<Interpreter>(std::make_unique<Machine<double>>(module, function, std::move(options)));
+  return std::unique_ptr<Interpreter>(std::make_unique<Machine<float>>(module, function, std::move(options)));
+}
+
+FailureOr<std::vector<RowValues>> lathe::llm::runSequences(Interpreter &interpreter, const std::vector<std::vector<int64_t>> &sequences,
+                                                           int64_t chunk, bool lastOnly) {
+  std::vector<RowValues> all(sequences.size());
+  for (int64_t begin = 0;; begin += chunk) {
+    StepBatch batch;
+    std::vector<size_t> owners; // of output rows
+    for (auto [s, tokens] : llvm::enumerate(sequences)) {
+      int64_t size = tokens.size(), end = chunk ? std::min(size, begin + chunk) : size;
+      for (int64_t i = begin; i < end; ++i) {
+        if (!lastOnly || i + 1 == size) {
+          owners.push_back(s);
+          batch.outRows.push_back(batch.rows.size());
+        }
+        batch.rows.push_back({tokens[i], i, int64_t(s), i, {}});
+      }
+    }
+    if (batch.rows.empty()) return all;
+    auto results = interpreter.step(batch);
+    if (failed(results)) return failure();
+    // A step without llm.select_rows has a row for every row of the batch.
+    const RowValues &rows = results->front();
+    bool selected = rows.rows == int64_t(owners.size());
+    for (auto [i, s] : llvm::enumerate(owners)) {
+      int64_t from = (selected ? int64_t(i) : batch.outRows[i]) * rows.cols;
+      all[s].rows += 1;
+      all[s].cols = rows.cols;
+      all[s].values.insert(all[s].values.end(), rows.values.begin() + from, rows.values.begin() + from + rows.cols);
+    }
+    if (!chunk) return all;
+  }
+}

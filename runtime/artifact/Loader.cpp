@@ -1,0 +1,121 @@
+//===- Loader.cpp ---------------------------------------------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "runtime/artifact/Loader.h"
+#include "lathe/artifact/ProgramCodec.h"
+#include "runtime/artifact/CpuFeatures.h"
+#include <cerrno>
+#include <chrono>
+#include <cinttypes>
+#include <cstring>
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace lathe::runtime {
+using artifact::SectionKind;
+using artifact::Variant;
+
+namespace {
+
+/// A descriptor of anonymous memory that holds |bytes|, for dlopen.
+Result<int> memoryFile(std::span<const uint8_t> bytes) {
+  int fd = memfd_create("lathe-code", MFD_CLOEXEC);
+  if (fd < 0) return makeError(StatusCode::internal, "memfd_create: %s", std::strerror(errno));
+  for (size_t done = 0; done < bytes.size();) {
+    ssize_t n = ::write(fd, bytes.data() + done, bytes.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      Status status = makeError(StatusCode::resourceExhausted, "cannot copy %zu bytes of code to memory: %s",
+                                bytes.size(), std::strerror(errno));
+      ::close(fd);
+      return status;
+    }
+    done += static_cast<size_t>(n);
+  }
+  return fd;
+}
+
+} // namespace
+
+LoadedArtifact::~LoadedArtifact() {
+  if (library) dlclose(library);
+  if (synthetic) munmap(synthetic, weightBytes.size());
+}
+
+Result<std::shared_ptr<LoadedArtifact>> LoadedArtifact::load(const std::string &path, const LoadOptions &options) {
+  auto begin = std::chrono::steady_clock::now();
+  std::shared_ptr<LoadedArtifact> loaded(new LoadedArtifact());
+  LATHE_ASSIGN_OR_RETURN(loaded->file, MappedFile::open(path));
+  auto inFile = [&](Status status) { return std::move(status).at("'" + path + "'"); };
+
+  auto view = artifact::ArtifactView::parse(loaded->file.bytes());
+  if (!view.ok()) return inFile(view.status());
+  loaded->sections = *std::move(view);
+  auto programBytes = loaded->sections.find(SectionKind::program);
+  if (!programBytes) return inFile(Status(StatusCode::dataLoss, "section 'program' is missing"));
+  auto program = decodeProgram(*programBytes);
+  if (!program.ok()) return inFile(program.status());
+  loaded->code = *std::move(program);
+  loaded->weightBytes = loaded->sections.weights();
+  if (Status s = validateProgram(loaded->code, loaded->weightBytes.size()); !s.ok()) return inFile(std::move(s));
+  if (Status s = loaded->file.check(); !s.ok()) return s;
+  if (loaded->code.syntheticWeightBytes) LATHE_RETURN_IF_ERROR(loaded->makeSyntheticWeights());
+  if (Status s = loaded->enterCode(options.variant); !s.ok()) return inFile(std::move(s));
+  loaded->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return loaded;
+}
+
+Status LoadedArtifact::enterCode(const std::string &wanted) {
+  std::vector<Variant> present;
+  for (const artifact::Section &s : sections.sections())
+    if (s.kind == static_cast<uint32_t>(SectionKind::code)) present.push_back(static_cast<Variant>(s.variant));
+  LATHE_ASSIGN_OR_RETURN(chosen, chooseVariant(present, CpuFeatures::detect(), wanted));
+  auto bytes = sections.find(SectionKind::code, chosen);
+  if (!bytes) return Status(StatusCode::internal, "the chosen code section is missing");
+  // glibc's loader trusts program headers; refuse at least what is not ELF for this machine.
+  static const uint8_t ident[] = {0x7f, 'E', 'L', 'F', 2, 1, 1};
+  if (bytes->size() < 64 || std::memcmp(bytes->data(), ident, sizeof ident) != 0 || (*bytes)[16] != 3 ||
+      (*bytes)[18] != 62)
+    return makeError(StatusCode::dataLoss, "code section '%s' is not an x86-64 shared object",
+                     artifact::toString(chosen));
+  LATHE_ASSIGN_OR_RETURN(int fd, memoryFile(*bytes));
+  std::string name = "/proc/self/fd/" + std::to_string(fd);
+  library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  const char *error = library ? nullptr : dlerror();
+  ::close(fd);
+  if (!library)
+    return makeError(StatusCode::dataLoss, "cannot load code '%s': %s", artifact::toString(chosen),
+                     error ? error : "unknown error");
+  functions.reserve(code.kernels.size());
+  for (const std::string &kernel : code.kernels) {
+    void *symbol = dlsym(library, kernel.c_str());
+    if (!symbol)
+      return makeError(StatusCode::dataLoss, "kernel '%s' is missing in code '%s'", kernel.c_str(),
+                       artifact::toString(chosen));
+    functions.push_back(reinterpret_cast<LatheKernelFn>(symbol));
+  }
+  return Status();
+}
+
+Status LoadedArtifact::makeSyntheticWeights() {
+  size_t bytes = (code.syntheticWeightBytes + 7) & ~size_t(7);
+  void *memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
+    return makeError(StatusCode::resourceExhausted, "cannot allocate %" PRIu64 " bytes of synthetic weights",
+                     code.syntheticWeightBytes);
+  synthetic = memory;
+  weightBytes = {static_cast<const uint8_t *>(memory), bytes};
+  // splitmix64; per 16-bit word sign and top exponent bits are fixed so that it reads as a float16 of 0.004 to 0.06.
+  auto *words = static_cast<uint64_t *>(memory);
+  uint64_t state = code.syntheticSeed;
+  for (size_t i = 0; i < bytes / 8; ++i) {
+    uint64_t z = state += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    words[i] = ((z ^ (z >> 31)) & 0x0fff0fff0fff0fffu) | 0x1c001c001c001c00u;
+  }
+  return Status();
+}
+
+} // namespace lathe::runtime

@@ -1,0 +1,55 @@
+//===- Loader.h - an artifact with its code entered ---------------*- C++ -*-===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#pragma once
+#include "lathe/artifact/Program.h"
+#include "lathe/artifact/Reader.h"
+#include "lathe/artifact/Step.h"
+#include "lathe/base/MappedFile.h"
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace lathe::runtime {
+
+struct LoadOptions {
+  std::string variant; ///< see chooseVariant
+};
+
+/// A mapped artifact: checked sections, a validated program, the kernels of one code variant.
+/// Immutable after load, so that any number of threads may read it; the engines that run it share it.
+class LoadedArtifact {
+public:
+  /// Maps |path|, checks everything but the weights' hash, and enters the code.
+  static Result<std::shared_ptr<LoadedArtifact>> load(const std::string &path, const LoadOptions &options = {});
+  ~LoadedArtifact();
+
+  const std::string &path() const { return file.path(); }
+  const MappedFile &mapping() const { return file; }
+  const artifact::ArtifactView &view() const { return sections; }
+  const Program &program() const { return code; }
+  artifact::Variant variant() const { return chosen; }
+  /// One function per Program.kernels entry.
+  const std::vector<LatheKernelFn> &kernels() const { return functions; }
+  /// WEIGHTS, or what stands for it (Program.syntheticWeightBytes).
+  std::span<const uint8_t> weights() const { return weightBytes; }
+  /// Seconds that load() took.
+  double loadSeconds() const { return seconds; }
+
+private:
+  LoadedArtifact() = default;
+  Status enterCode(const std::string &wanted);
+  Status makeSyntheticWeights();
+
+  MappedFile file;
+  artifact::ArtifactView sections;
+  Program code;
+  artifact::Variant chosen = artifact::Variant::none;
+  std::vector<LatheKernelFn> functions;
+  std::span<const uint8_t> weightBytes;
+  void *library = nullptr;
+  void *synthetic = nullptr;
+  double seconds = 0;
+};
+
+} // namespace lathe::runtime

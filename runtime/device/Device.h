@@ -1,0 +1,80 @@
+//===- Device.h - what the engine asks of a device ----------------*- C++ -*-===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//
+// The engine never dereferences device memory: it submits steps, waits for them, and reads results
+// and KV blocks through this interface. Devices: runtime/device/cpu.
+//===----------------------------------------------------------------------===//
+#pragma once
+#include "lathe/artifact/Step.h"
+#include "lathe/base/Status.h"
+#include "runtime/artifact/Loader.h"
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace lathe::runtime {
+
+enum class EntryKind { step, head };
+
+struct ExecutableOptions {
+  unsigned threads = 0; ///< CPU: threads that work on a step; 0: one per available core
+  bool pin = false;     ///< CPU: bind each thread to a core
+  std::vector<uint32_t> kvBlocks; ///< blocks to allocate, one number per KV group of the program
+};
+
+/// Time of one launch, summed over calls (see Executable::setProfiling).
+struct LaunchProfile {
+  uint32_t launch = 0; ///< index into Program.launches
+  uint64_t calls = 0;
+  double seconds = 0; ///< from the end of the launch before it to its own
+};
+
+/// Identifies a submitted run; higher means later.
+using Ticket = uint64_t;
+
+/// A program made ready on a device: kernels, weights, arena, scratch and KV pools. All memory is
+/// allocated at creation; no call below allocates. One thread at a time.
+class Executable {
+public:
+  virtual ~Executable() = default;
+
+  /// Starts an entry. |step| and all it points to (host memory, validated by the caller: rows, tokens, slots and
+  /// tables in range) must stay until wait() returns. Runs are executed in order of submission.
+  virtual Result<Ticket> submit(EntryKind entry, const LatheStep &step) = 0;
+  /// Blocks until the run and all before it are complete.
+  virtual Status wait(Ticket ticket) = 0;
+
+  /// Row |row| of the last completed "head": Program.vocabulary floats in host memory, valid until the next submit.
+  virtual const float *logits(uint32_t row) = 0;
+  /// Row |row| of the last completed "step": Program.hiddenSize floats, the same lifetime.
+  virtual const float *hidden(uint32_t row) = 0;
+
+  /// Copies one KV block (KVGroup.blockBytes) to host memory, and back.
+  virtual Status saveBlock(uint32_t group, uint32_t block, std::span<uint8_t> out) = 0;
+  virtual Status restoreBlock(uint32_t group, uint32_t block, std::span<const uint8_t> bytes) = 0;
+  /// Sets every byte of a KV block (tests fill free blocks with 0xff: NaN in every float format).
+  virtual Status fillBlock(uint32_t group, uint32_t block, uint8_t value) = 0;
+
+  /// Measures every launch from now on (a little slower: a barrier after each), or stops. Clears what was measured.
+  virtual void setProfiling(bool on) = 0;
+  virtual std::vector<LaunchProfile> profile() const = 0;
+
+  virtual unsigned threads() const = 0;
+  /// Bytes allocated for arena, scratch and KV pools.
+  virtual uint64_t memoryBytes() const = 0;
+};
+
+/// A place where programs run.
+class Device {
+public:
+  virtual ~Device() = default;
+  virtual const char *name() const = 0;
+  virtual Result<std::unique_ptr<Executable>> prepare(std::shared_ptr<LoadedArtifact> artifact,
+                                                      const ExecutableOptions &options) = 0;
+};
+
+/// The CPU of this process. Executables share one thread team and take turns by run.
+std::unique_ptr<Device> makeCpuDevice();
+
+} // namespace lathe::runtime

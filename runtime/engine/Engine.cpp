@@ -1,0 +1,215 @@
+//===- Engine.cpp ---------------------------------------------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "runtime/engine/Engine.h"
+#include <algorithm>
+#include <cinttypes>
+
+namespace lathe::runtime {
+namespace {
+
+constexpr uint64_t logitSliceBytes = 16 << 20;
+
+uint64_t kvBytes(const Program &p, const std::vector<uint32_t> &blocks) {
+  uint64_t bytes = 0;
+  for (size_t g = 0; g < blocks.size(); ++g) bytes += p.kvGroups[g].blockBytes * blocks[g];
+  return bytes;
+}
+
+/// Refuses a budget that cannot hold one sequence of the context length, naming the largest that fits.
+Status fitBudget(const Program &p, uint64_t budget, KVShape &shape) {
+  if (!budget) return Status();
+  KVShape one = shape;
+  one.maxSequences = 1;
+  one.kvTokens = 0;
+  uint64_t fixed = p.arenaBytes + p.scratchBytes;
+  auto fits = [&](KVShape s) { return fixed + kvBytes(p, kvBlocksFor(p, s)) <= budget; };
+  if (!fits(one)) {
+    uint32_t low = 0, high = shape.contextTokens;
+    while (low < high) {
+      uint32_t middle = low + (high - low + 1) / 2;
+      one.contextTokens = middle;
+      if (fits(one)) low = middle;
+      else high = middle - 1;
+    }
+    return makeError(StatusCode::resourceExhausted,
+                     "a memory budget of %" PRIu64 " bytes cannot hold one sequence of %u tokens; the longest that "
+                     "fits has %u tokens",
+                     budget, shape.contextTokens, low);
+  }
+  if (fits(shape)) return Status();
+  uint64_t low = shape.contextTokens, high = uint64_t(shape.contextTokens) * shape.maxSequences;
+  while (low < high) {
+    uint64_t middle = low + (high - low + 1) / 2;
+    KVShape s = shape;
+    s.kvTokens = middle;
+    if (fits(s)) low = middle;
+    else high = middle - 1;
+  }
+  shape.kvTokens = low;
+  return Status();
+}
+
+} // namespace
+
+Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<LoadedArtifact> artifact, const EngineOptions &options,
+                                               Device *device) {
+  std::unique_ptr<Engine> e(new Engine(std::move(artifact)));
+  const Program &p = e->program();
+  if (options.contextTokens > p.maxSeq)
+    return makeError(StatusCode::invalidArgument,
+                     "expected a context of at most %u tokens, found %u; compile with '--max-seq %u'", p.maxSeq,
+                     options.contextTokens, options.contextTokens);
+  if (options.maxSequences == 0 || options.maxSequences > 4096)
+    return makeError(StatusCode::invalidArgument, "expected 1 to 4096 sequences, found %u", options.maxSequences);
+  e->chunkRows = options.chunkRows ? std::min(options.chunkRows, p.maxRows) : p.maxRows;
+  e->shape = {options.maxSequences, options.contextTokens ? options.contextTokens : p.maxSeq, options.kvTokens,
+              e->chunkRows};
+  LATHE_RETURN_IF_ERROR(fitBudget(p, options.memoryBudget, e->shape));
+  ExecutableOptions prepare{options.threads, options.pin, kvBlocksFor(p, e->shape)};
+  e->kv = std::make_unique<KVCache>(p, e->shape, prepare.kvBlocks);
+  std::unique_ptr<Device> own;
+  if (!device) device = (own = makeCpuDevice()).get();
+  LATHE_ASSIGN_OR_RETURN(e->device, device->prepare(e->artifact, prepare));
+  e->slots.resize(options.maxSequences);
+  for (auto *list : {&e->token, &e->position, &e->slot, &e->sequence}) list->resize(e->chunkRows);
+  e->outRow.reserve(e->chunkRows);
+  e->outOrigin.reserve(e->chunkRows);
+
+  if (options.shuffleBlocks)
+    for (uint32_t g = 0; g < e->kv->groups(); ++g) e->kv->pool(g).shuffle(options.shuffleBlocks + g);
+  if ((e->poison = options.poisonFreeBlocks)) {
+    e->kv->recordReleases(true);
+    for (uint32_t g = 0; g < e->kv->groups(); ++g)
+      for (int32_t block : e->kv->pool(g).freeList())
+        LATHE_RETURN_IF_ERROR(e->device->fillBlock(g, static_cast<uint32_t>(block), 0xff));
+  }
+  return e;
+}
+
+Result<SequenceId> Engine::open() {
+  for (SequenceId s = 0; s < slots.size(); ++s)
+    if (!slots[s].open) {
+      slots[s] = {true, 0};
+      return s;
+    }
+  return makeError(StatusCode::resourceExhausted, "%zu sequences are open, which is the limit", slots.size());
+}
+
+void Engine::close(SequenceId s) {
+  if (s >= slots.size() || !slots[s].open) return;
+  kv->release(s);
+  slots[s] = {};
+  poisonReleased();
+}
+
+uint32_t Engine::truncate(SequenceId s, uint32_t newLength) {
+  Slot &state = slots[s];
+  if (newLength >= state.length) return state.length;
+  if (kv->truncate(s, newLength)) {
+    state.length = newLength;
+  } else {
+    kv->release(s);
+    state.length = 0;
+  }
+  poisonReleased();
+  return state.length;
+}
+
+void Engine::poisonReleased() {
+  if (!poison) return;
+  for (auto [group, block] : kv->takeReleased())
+    (void)device->fillBlock(group, static_cast<uint32_t>(block), 0xff).ok();
+}
+
+Status Engine::checkWork(std::span<const Work> work) const {
+  for (const Work &w : work) {
+    if (w.sequence >= slots.size() || !slots[w.sequence].open)
+      return makeError(StatusCode::invalidArgument, "sequence %u is not open", w.sequence);
+    for (size_t i = 0; i < w.tokens.size(); ++i)
+      if (w.tokens[i] < 0 || static_cast<uint32_t>(w.tokens[i]) >= program().vocabulary)
+        return makeError(StatusCode::invalidArgument, "token %zu: expected an id in 0..%u, found %d", i,
+                         program().vocabulary - 1, w.tokens[i]);
+  }
+  return Status();
+}
+
+Status Engine::forward(std::span<const Work> work, const RowSink &logits, const RowSink &hidden) {
+  LATHE_RETURN_IF_ERROR(checkWork(work));
+  rows = 0;
+  outRow.clear();
+  outOrigin.clear();
+  for (size_t w = 0; w < work.size(); ++w) {
+    std::span<const int32_t> tokens = work[w].tokens;
+    SequenceId s = work[w].sequence;
+    for (size_t done = 0; done < tokens.size();) {
+      if (rows == chunkRows) LATHE_RETURN_IF_ERROR(runStep(logits, hidden));
+      auto n = static_cast<uint32_t>(std::min<size_t>(chunkRows - rows, tokens.size() - done));
+      uint32_t begin = slots[s].length;
+      if (Status status = kv->reserve(s, begin + n); !status.ok()) {
+        // What is already in the step is sound: finish it, so that lengths and cache agree.
+        LATHE_RETURN_IF_ERROR(runStep(logits, hidden));
+        if (!kv->reserve(s, begin + n).ok()) return status; // blocks left of a window may have come back
+      }
+      for (uint32_t i = 0; i < n; ++i, ++rows) {
+        token[rows] = tokens[done + i];
+        position[rows] = slot[rows] = static_cast<int32_t>(begin + i);
+        sequence[rows] = static_cast<int32_t>(s);
+        bool wanted = work[w].output == OutputRows::all ||
+                      (work[w].output == OutputRows::last && done + i + 1 == tokens.size());
+        if (wanted && (logits || hidden)) {
+          outRow.push_back(static_cast<int32_t>(rows));
+          outOrigin.push_back({static_cast<uint32_t>(w), static_cast<uint32_t>(done + i)});
+        }
+      }
+      slots[s].length += n;
+      done += n;
+    }
+  }
+  return runStep(logits, hidden);
+}
+
+Status Engine::runStep(const RowSink &logits, const RowSink &hidden) {
+  if (!rows) return Status();
+  const Program &p = program();
+  LatheStep step{};
+  step.size = sizeof step;
+  step.rows = rows;
+  step.sequences = kv->sequences();
+  step.token = token.data();
+  step.position = position.data();
+  step.slot = slot.data();
+  step.sequence = sequence.data();
+  step.outRow = outRow.data();
+  step.blockTable = kv->tables();
+  step.tableStride = kv->strides();
+  LATHE_ASSIGN_OR_RETURN(Ticket ticket, device->submit(EntryKind::step, step));
+  LATHE_RETURN_IF_ERROR(device->wait(ticket));
+  if (hidden)
+    for (size_t i = 0; i < outRow.size(); ++i)
+      LATHE_RETURN_IF_ERROR(hidden(outOrigin[i].work, outOrigin[i].token,
+                                   {device->hidden(static_cast<uint32_t>(outRow[i])), p.hiddenSize}));
+  if (logits) {
+    uint64_t slice = std::clamp<uint64_t>(logitSliceBytes / (uint64_t(p.logitsStride) * 4), 1, p.maxOutRows);
+    for (size_t first = 0; first < outRow.size(); first += slice) {
+      step.outRows = static_cast<uint32_t>(std::min<uint64_t>(slice, outRow.size() - first));
+      step.outRow = outRow.data() + first;
+      LATHE_ASSIGN_OR_RETURN(ticket, device->submit(EntryKind::head, step));
+      LATHE_RETURN_IF_ERROR(device->wait(ticket));
+      for (uint32_t i = 0; i < step.outRows; ++i)
+        LATHE_RETURN_IF_ERROR(
+            logits(outOrigin[first + i].work, outOrigin[first + i].token, {device->logits(i), p.vocabulary}));
+    }
+  }
+  for (uint32_t r = 0; r < rows; ++r) {
+    auto s = static_cast<SequenceId>(sequence[r]);
+    if (r + 1 == rows || sequence[r + 1] != sequence[r]) kv->trim(s, slots[s].length);
+  }
+  poisonReleased();
+  rows = 0;
+  outRow.clear();
+  outOrigin.clear();
+  return Status();
+}
+
+} // namespace lathe::runtime

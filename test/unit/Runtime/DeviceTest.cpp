@@ -1,0 +1,183 @@
+//===- DeviceTest.cpp - thread team, dealing of items, topology ---------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "ToyArtifact.h"
+#include "lathe/artifact/ProgramCodec.h"
+#include "runtime/device/Device.h"
+#include "runtime/device/cpu/ThreadTeam.h"
+#include "runtime/device/cpu/Topology.h"
+#include <gtest/gtest.h>
+#include <thread>
+#include <xmmintrin.h>
+
+using namespace lathe;
+using namespace lathe::runtime;
+using namespace lathe::test;
+
+TEST(ThreadTeam, BarrierSeparatesPhases) {
+  auto team = ThreadTeam::acquire();
+  struct State {
+    uint32_t counts[8][64] = {};
+    std::atomic<int> wrong{0};
+  };
+  for (unsigned n : {1u, 2u, 3u, 7u}) {
+    State state;
+    team->run(n, false,
+              [](void *context, unsigned t, unsigned threads, FlagBarrier &barrier) {
+                auto &s = *static_cast<State *>(context);
+                uint32_t epoch = 0;
+                for (uint32_t round = 1; round <= 100; ++round) {
+                  s.counts[t][0] = round; // plain memory: ThreadSanitizer sees a missing barrier
+                  barrier.wait(t, epoch);
+                  for (unsigned i = 0; i < threads; ++i) s.wrong += s.counts[i][0] != round;
+                  barrier.wait(t, epoch);
+                }
+              },
+              &state);
+    EXPECT_EQ(state.wrong, 0) << n;
+  }
+}
+
+TEST(ThreadTeam, CallersTakeTurns) {
+  auto team = ThreadTeam::acquire();
+  int plain = 0; // only ever touched by thread 0 of a run
+  auto loop = [&] {
+    for (int i = 0; i < 50; ++i)
+      team->run(3, false, [](void *c, unsigned t, unsigned, FlagBarrier &) { *static_cast<int *>(c) += t == 0; }, &plain);
+  };
+  std::thread other(loop);
+  loop();
+  other.join();
+  EXPECT_EQ(plain, 100);
+}
+
+TEST(ThreadTeam, FloatModeIsTheRulesWhateverTheCallerSet) {
+  auto team = ThreadTeam::acquire();
+  unsigned before = _mm_getcsr();
+  _mm_setcsr(before | 0x8040); // flush to zero, denormals are zero
+  unsigned seen[3] = {};
+  team->run(3, true, [](void *c, unsigned t, unsigned, FlagBarrier &) { static_cast<unsigned *>(c)[t] = _mm_getcsr(); }, seen);
+  EXPECT_EQ(_mm_getcsr() & 0xffc0u, (before | 0x8040u) & 0xffc0u);
+  _mm_setcsr(before);
+  for (unsigned mode : seen) EXPECT_EQ(mode & 0xffc0u, 0x1f80u);
+}
+
+TEST(Topology, ReadsLimits) {
+  EXPECT_EQ(parseCpuMax("max 100000\n"), 0u);
+  EXPECT_EQ(parseCpuMax("150000 100000\n"), 2u);
+  EXPECT_EQ(parseCpuMax("50000 100000"), 1u);
+  EXPECT_EQ(parseCpuMax("-1 0"), 0u);
+  EXPECT_EQ(parseCpuMax(""), 0u);
+  Topology t = Topology::detect();
+  EXPECT_GE(t.usableCpus(), 1u);
+  EXPECT_GE(t.defaultThreads(), 1u);
+  EXPECT_LE(t.cores, t.cpus.size());
+}
+
+namespace {
+
+/// A program whose launches count visits of their items, one counter array each.
+struct Probe {
+  ItemKind kind;
+  ShareKind share;
+  uint64_t items;
+  uint32_t itemRows;
+  int64_t expected; ///< for the step below
+};
+constexpr uint32_t counters = 1024;
+
+} // namespace
+
+TEST(Device, EveryItemIsDoneOnceForAnyNumberOfThreads) {
+  const std::string path = "device-test.lathe";
+  // 5 rows in slots 0, 15, 16, 40, 100; 3 of them with results.
+  const std::vector<Probe> probes = {
+      {ItemKind::fixed, ShareKind::contiguous, 10, 1, 10},
+      {ItemKind::fixed, ShareKind::interleaved, 1, 1, 1},
+      {ItemKind::fixed, ShareKind::contiguous, 0, 1, 0},
+      {ItemKind::perRow, ShareKind::interleaved, 3, 1, 15},
+      {ItemKind::perRow, ShareKind::contiguous, 1, 1, 5},
+      {ItemKind::perOutRow, ShareKind::contiguous, 2, 1, 6},
+      {ItemKind::perRowBlock, ShareKind::contiguous, 4, 2, 12},
+      {ItemKind::perRowChunk, ShareKind::interleaved, 2, 16, 2 * (1 + 1 + 2 + 3 + 7)},
+      {ItemKind::perRowChunk, ShareKind::contiguous, 1, 64, 1 + 1 + 1 + 1 + 2},
+  };
+  Program p = toyProgram({});
+  p.kernels.push_back("toy_probe");
+  p.launches.clear();
+  p.args.clear();
+  uint64_t base = p.arenaBytes;
+  for (size_t i = 0; i < probes.size(); ++i) {
+    p.args.push_back({ArgKind::arena, 0, base + i * counters * 4});
+    Launch l;
+    l.kernel = static_cast<uint32_t>(p.kernels.size() - 1);
+    l.firstArg = static_cast<uint32_t>(i);
+    l.argCount = 1;
+    l.itemKind = probes[i].kind;
+    l.shareKind = probes[i].share;
+    l.items = probes[i].items;
+    l.itemRows = probes[i].itemRows;
+    l.barrier = i % 2;
+    p.launches.push_back(l);
+  }
+  p.arenaBytes += probes.size() * counters * 4;
+  // Results are read through hidden(): lay it over the counters.
+  p.hiddenOffset = base;
+  p.hiddenStride = counters;
+  p.maxRows = static_cast<uint32_t>(probes.size());
+  auto all = static_cast<uint32_t>(probes.size());
+  p.entries = {{"step", {{p.maxRows, 0, all}}}, {"head", {{p.maxOutRows, 0, 0}}}};
+  auto writer = artifact::ArtifactWriter::create(path);
+  ASSERT_TRUE(addToySections(*writer, {}, p).ok());
+  ASSERT_TRUE(writer->finish().ok());
+  auto loaded = LoadedArtifact::load(path);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+
+  int32_t slots[] = {0, 15, 16, 40, 100};
+  LatheStep step{};
+  step.size = sizeof step;
+  step.rows = 5;
+  step.outRows = 3;
+  step.slot = slots;
+  auto device = makeCpuDevice();
+  for (unsigned threads : {1u, 2u, 3u, 7u})
+    for (bool profiling : {false, true}) {
+      auto e = device->prepare(*loaded, {threads, false, {1, 1}});
+      ASSERT_TRUE(e.ok()) << e.status().message();
+      (*e)->setProfiling(profiling);
+      auto ticket = (*e)->submit(EntryKind::step, step);
+      ASSERT_TRUE(ticket.ok());
+      ASSERT_TRUE((*e)->wait(*ticket).ok());
+      for (uint32_t i = 0; i < all; ++i) {
+        const auto *count = reinterpret_cast<const int32_t *>((*e)->hidden(i));
+        for (int64_t item = 0; item < counters; ++item)
+          ASSERT_EQ(count[item], item < probes[i].expected) << "launch " << i << " item " << item << " of " << threads;
+      }
+      EXPECT_EQ((*e)->profile().size(), profiling ? all : 0u);
+      EXPECT_EQ((*e)->threads(), threads);
+    }
+}
+
+TEST(Device, BlocksAreSavedAndRestored) {
+  ASSERT_TRUE(writeToyArtifact("device-test.lathe").ok());
+  auto loaded = LoadedArtifact::load("device-test.lathe");
+  ASSERT_TRUE(loaded.ok());
+  auto e = makeCpuDevice()->prepare(*loaded, {1, false, {4, 2}});
+  ASSERT_TRUE(e.ok());
+  std::vector<uint8_t> block(16 * toyWidth * 4), out(block.size());
+  for (size_t i = 0; i < block.size(); ++i) block[i] = static_cast<uint8_t>(i * 7);
+  EXPECT_TRUE((*e)->restoreBlock(0, 3, block).ok());
+  EXPECT_TRUE((*e)->saveBlock(0, 3, out).ok());
+  EXPECT_EQ(out, block);
+  EXPECT_TRUE((*e)->fillBlock(0, 3, 0xff).ok());
+  EXPECT_TRUE((*e)->saveBlock(0, 3, out).ok());
+  EXPECT_EQ(out, std::vector<uint8_t>(block.size(), 0xff));
+  EXPECT_NE((*e)->saveBlock(0, 4, out).message().find("no KV block 4"), std::string::npos);
+  EXPECT_NE((*e)->restoreBlock(1, 0, block).message().find("no KV block 0"), std::string::npos);
+  EXPECT_NE((*e)->fillBlock(2, 0, 0).message().find("no KV group 2"), std::string::npos);
+  auto wrong = makeCpuDevice()->prepare(*loaded, {1, false, {4}});
+  EXPECT_NE(wrong.status().message().find("expected block counts of 2 KV groups, found 1"), std::string::npos);
+  LatheStep step{};
+  EXPECT_NE((*e)->submit(EntryKind::head, step).status().message().find("expected 1 to 8 rows in entry 'head', found 0"),
+            std::string::npos);
+}

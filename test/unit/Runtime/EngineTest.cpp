@@ -1,0 +1,184 @@
+//===- EngineTest.cpp - batches, chunks, pages, threads: the same bits --===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "ToyArtifact.h"
+#include "runtime/engine/Engine.h"
+#include <cstring>
+#include <gtest/gtest.h>
+#include <random>
+
+using namespace lathe;
+using namespace lathe::runtime;
+using namespace lathe::test;
+
+namespace {
+
+std::vector<int32_t> randomTokens(std::mt19937 &random, size_t n) {
+  std::vector<int32_t> tokens(n);
+  for (int32_t &t : tokens) t = static_cast<int32_t>(random() % toyVocabulary);
+  return tokens;
+}
+
+std::unique_ptr<Engine> makeEngine(const EngineOptions &options, const ToyOptions &toy = {}) {
+  const std::string path = "engine-test.lathe";
+  EXPECT_TRUE(writeToyArtifact(path, toy).ok());
+  auto loaded = LoadedArtifact::load(path);
+  EXPECT_TRUE(loaded.ok()) << loaded.status().message();
+  auto engine = Engine::create(*loaded, options);
+  EXPECT_TRUE(engine.ok()) << engine.status().message();
+  return *std::move(engine);
+}
+
+bool sameBits(std::span<const float> a, std::span<const float> b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+}
+
+} // namespace
+
+TEST(Engine, LogitsOfAllRowsEqualTheModel) {
+  std::mt19937 random(1);
+  auto tokens = randomTokens(random, 200);
+  auto expected = toyLogits({}, tokens);
+  for (uint32_t chunk : {1u, 3u, 16u, 64u}) {
+    auto engine = makeEngine({.threads = 2, .chunkRows = chunk, .poisonFreeBlocks = true});
+    auto s = engine->open();
+    size_t next = 0;
+    Work work{*s, tokens, OutputRows::all};
+    Status status = engine->forward({&work, 1}, [&](size_t, size_t token, std::span<const float> row) {
+      EXPECT_EQ(token, next++);
+      EXPECT_TRUE(sameBits(row, expected[token])) << token;
+      return Status();
+    });
+    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(next, tokens.size());
+    EXPECT_EQ(engine->length(*s), 200u);
+  }
+}
+
+TEST(Engine, HiddenStatesWithoutLogits) {
+  auto engine = makeEngine({.threads = 1});
+  auto s = engine->open();
+  std::vector<int32_t> tokens = {1, 2, 3};
+  Work work{*s, tokens, OutputRows::last};
+  int calls = 0;
+  ASSERT_TRUE(engine
+                  ->forward({&work, 1}, nullptr,
+                            [&](size_t w, size_t token, std::span<const float> row) {
+                              EXPECT_EQ(w, 0u);
+                              EXPECT_EQ(token, 2u);
+                              EXPECT_EQ(row.size(), size_t(toyWidth));
+                              ++calls;
+                              return Status();
+                            })
+                  .ok());
+  EXPECT_EQ(calls, 1);
+}
+
+// The seeded fuzz test of P1 on the runtime's side: sequences of random lengths advance in random pieces in random
+// company, with threads, pages, chunk sizes and block placement drawn at random.
+TEST(Engine, CompanyAndPlacementShowInNoBit) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 24; ++round) {
+    ToyOptions toy;
+    const uint32_t pages[] = {16, 32, 64};
+    toy.pages[0] = pages[random() % 3];
+    toy.pages[1] = pages[random() % 3];
+    toy.window = 1 + random() % 60;
+    const unsigned threads[] = {1, 2, 3, 7};
+    EngineOptions options;
+    options.threads = threads[random() % 4];
+    options.maxSequences = 1 + random() % 32;
+    options.chunkRows = 1 + random() % 64;
+    options.shuffleBlocks = random();
+    options.poisonFreeBlocks = true;
+    auto engine = makeEngine(options, toy);
+    struct Sequence {
+      SequenceId id;
+      std::vector<int32_t> tokens;
+      std::vector<std::vector<float>> expected;
+      size_t done = 0;
+    };
+    std::vector<Sequence> sequences;
+    for (int turn = 0; turn < 40; ++turn) {
+      while (sequences.size() < options.maxSequences && random() % 2) {
+        auto tokens = randomTokens(random, 1 + random() % 200);
+        auto id = engine->open();
+        ASSERT_TRUE(id.ok());
+        sequences.push_back({*id, tokens, toyLogits(toy, tokens)});
+      }
+      std::shuffle(sequences.begin(), sequences.end(), random);
+      std::vector<Work> work;
+      std::vector<size_t> from;
+      for (Sequence &s : sequences) {
+        if (random() % 8 == 0 && s.done) { // taken back and said again
+          s.done = engine->truncate(s.id, static_cast<uint32_t>(random() % s.done));
+          ASSERT_EQ(s.done, engine->length(s.id));
+        }
+        size_t n = std::min<size_t>(s.tokens.size() - s.done, random() % 3 ? 1 + random() % 4 : 1 + random() % 90);
+        work.push_back({s.id, std::span(s.tokens).subspan(s.done, n), random() % 2 ? OutputRows::all : OutputRows::last});
+        from.push_back(s.done);
+      }
+      Status status = engine->forward(work, [&](size_t w, size_t token, std::span<const float> row) {
+        const Sequence &s = sequences[w];
+        EXPECT_TRUE(sameBits(row, s.expected[from[w] + token])) << "round " << round << " turn " << turn;
+        return Status();
+      });
+      ASSERT_TRUE(status.ok()) << status.message();
+      for (size_t i = sequences.size(); i-- > 0;) {
+        sequences[i].done = engine->length(sequences[i].id);
+        if (sequences[i].done < sequences[i].tokens.size() && random() % 20) continue;
+        engine->close(sequences[i].id);
+        sequences.erase(sequences.begin() + static_cast<long>(i));
+      }
+    }
+  }
+}
+
+TEST(Engine, RefusesWrongRequests) {
+  auto engine = makeEngine({.threads = 1, .contextTokens = 32, .maxSequences = 2});
+  std::vector<int32_t> tokens = {1, 50}, many(33, 1);
+  Work work{0, tokens, OutputRows::last};
+  auto message = [&](const Work &w) { return engine->forward({&w, 1}, nullptr).message(); };
+  EXPECT_EQ(message(work), "sequence 0 is not open");
+  auto s = engine->open();
+  ASSERT_TRUE(engine->open().ok());
+  EXPECT_EQ(engine->open().status().message(), "2 sequences are open, which is the limit");
+  EXPECT_EQ(message(work), "token 1: expected an id in 0..49, found 50");
+  EXPECT_EQ(message({*s, many, OutputRows::last}), "expected at most 32 tokens in a sequence, found 33");
+  EXPECT_EQ(engine->length(*s), 0u);
+  auto artifact = LoadedArtifact::load("engine-test.lathe");
+  EXPECT_EQ(Engine::create(*artifact, {.contextTokens = 1000}).status().message(),
+            "expected a context of at most 256 tokens, found 1000; compile with '--max-seq 1000'");
+  EXPECT_EQ(Engine::create(*artifact, {.maxSequences = 0}).status().message(), "expected 1 to 4096 sequences, found 0");
+}
+
+TEST(Engine, ABudgetNamesWhatFits) {
+  ToyOptions toy;
+  ASSERT_TRUE(writeToyArtifact("engine-test.lathe", toy).ok());
+  auto artifact = LoadedArtifact::load("engine-test.lathe");
+  const Program &p = (*artifact)->program();
+  uint64_t fixed = p.arenaBytes + p.scratchBytes, block = p.kvGroups[0].blockBytes;
+  auto tooSmall = Engine::create(*artifact, {.threads = 1, .memoryBudget = fixed + 10 * block});
+  // 64 tokens: 4 blocks of 16 and 2 of 32 make 8 of the small ones; 80 need 5 and 3 (of twice the size).
+  EXPECT_EQ(tooSmall.status().message(),
+            "a memory budget of " + std::to_string(fixed + 10 * block) +
+                " bytes cannot hold one sequence of 256 tokens; the longest that fits has 64 tokens");
+  auto some = Engine::create(*artifact, {.threads = 1, .maxSequences = 8, .memoryBudget = fixed + 120 * block});
+  ASSERT_TRUE(some.ok()) << some.status().message();
+  EXPECT_EQ((*some)->availableTokens(), 256u);
+}
+
+TEST(Engine, AnErrorOfTheSinkEndsTheCall) {
+  auto engine = makeEngine({.threads = 1});
+  auto s = engine->open();
+  std::vector<int32_t> tokens = {1, 2, 3};
+  Work work{*s, tokens, OutputRows::all};
+  int calls = 0;
+  Status status = engine->forward({&work, 1}, [&](size_t, size_t, std::span<const float>) {
+    ++calls;
+    return Status(StatusCode::cancelled, "enough");
+  });
+  EXPECT_EQ(status.code(), StatusCode::cancelled);
+  EXPECT_EQ(calls, 1);
+  engine->close(*s);
+}

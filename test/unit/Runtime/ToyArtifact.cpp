@@ -1,0 +1,143 @@
+//===- ToyArtifact.cpp ----------------------------------------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "ToyArtifact.h"
+#include "lathe/artifact/ProgramCodec.h"
+#include <cstring>
+#include <fstream>
+
+namespace lathe::test {
+using artifact::SectionKind;
+using artifact::Variant;
+
+namespace {
+constexpr uint64_t paramsBytes = 64, weightFloats = 2 * toyVocabulary * toyWidth;
+ToyParams paramsOf(const ToyOptions &o) {
+  ToyParams params;
+  for (int g = 0; g < 2; ++g) {
+    params.page[g] = static_cast<int32_t>(o.pages[g]);
+    params.blockBytes[g] = static_cast<int32_t>(o.pages[g] * toyWidth * 4);
+  }
+  params.window[1] = static_cast<int32_t>(o.window);
+  return params;
+}
+} // namespace
+
+std::vector<float> toyWeights(const ToyOptions &options) {
+  std::vector<float> weights(weightFloats);
+  uint32_t state = options.seed;
+  for (float &w : weights) {
+    state = state * 1664525u + 1013904223u;
+    w = static_cast<float>(static_cast<int32_t>(state >> 8) - (1 << 23)) / static_cast<float>(1 << 23);
+  }
+  return weights;
+}
+
+Program toyProgram(const ToyOptions &o) {
+  Program p;
+  uint64_t rowBytes = uint64_t(o.maxRows) * toyStride * 4;
+  uint64_t x = 0, y = rowBytes, hidden = 2 * rowBytes, logits = 3 * rowBytes;
+  uint64_t embedding = paramsBytes, head = embedding + toyVocabulary * toyWidth * 4;
+  p.maxRows = o.maxRows;
+  p.maxOutRows = o.maxOutRows;
+  p.maxSeq = o.maxSeq;
+  p.vocabulary = toyVocabulary;
+  p.hiddenSize = toyWidth;
+  p.arenaBytes = logits + uint64_t(o.maxOutRows) * 64 * 4;
+  p.scratchBytes = toyWidth * 4;
+  p.logitsOffset = logits;
+  p.logitsStride = 64;
+  p.hiddenOffset = hidden;
+  p.hiddenStride = toyStride;
+  ToyParams params = paramsOf(o);
+  p.kvGroups = {{0, 0, o.pages[0], 1, static_cast<uint64_t>(params.blockBytes[0])},
+                {1, o.window, o.pages[1], 1, static_cast<uint64_t>(params.blockBytes[1])}};
+  p.kernels = {"toy_embed", "toy_append", "toy_attend", "toy_head"};
+  p.names = {"token_embd", "blk.0.append", "blk.0.attn", "blk.1.append", "blk.1.attn", "output"};
+  auto launch = [&](uint32_t kernel, uint32_t name, ItemKind kind, uint64_t items, ShareKind share,
+                    std::vector<Arg> args) {
+    Launch l;
+    l.kernel = kernel;
+    l.name = name;
+    l.itemKind = kind;
+    l.items = items;
+    l.shareKind = share;
+    l.firstArg = static_cast<uint32_t>(p.args.size());
+    l.argCount = static_cast<uint32_t>(args.size());
+    l.weightBytes = 100;
+    l.macsPerRow = 10;
+    l.bytesPerRow = 64;
+    p.args.insert(p.args.end(), args.begin(), args.end());
+    p.launches.push_back(l);
+  };
+  Arg argParams{ArgKind::weight, 0, 0};
+  auto groupIndex = [&](uint32_t g) { return Arg{ArgKind::weight, 0, 48 + uint64_t(g)}; };
+  auto arena = [](uint64_t offset) { return Arg{ArgKind::arena, 0, offset}; };
+  auto kv = [](uint32_t g) { return Arg{ArgKind::kv, g, 0}; };
+  using S = ShareKind;
+  launch(0, 0, ItemKind::perRow, 1, S::contiguous, {arena(x), {ArgKind::weight, 0, embedding}});
+  launch(1, 1, ItemKind::perRow, 1, S::contiguous, {arena(x), kv(0), argParams, groupIndex(0)});
+  launch(2, 2, ItemKind::perRow, 1, S::interleaved, {arena(x), kv(0), argParams, groupIndex(0), arena(y)});
+  launch(1, 3, ItemKind::perRow, 1, S::interleaved, {arena(y), kv(1), argParams, groupIndex(1)});
+  launch(2, 4, ItemKind::perRow, 1, S::contiguous, {arena(y), kv(1), argParams, groupIndex(1), arena(hidden)});
+  launch(3, 5, ItemKind::fixed, (toyVocabulary + toyTile - 1) / toyTile, S::contiguous,
+         {arena(hidden), {ArgKind::weight, 0, head}, arena(logits)});
+  p.entries = {{"step", {{1, 0, 5}, {o.maxRows, 0, 5}}}, {"head", {{o.maxOutRows, 5, 1}}}};
+  return p;
+}
+
+std::vector<uint8_t> toyCode() {
+  std::ifstream in(TOY_KERNELS, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+Status addToySections(artifact::ArtifactWriter &writer, const ToyOptions &options, const Program &program) {
+  LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::metadata, "{\"name\": \"toy\"}"));
+  LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::program, Variant::none, encodeProgram(program)));
+  std::vector<uint8_t> code = toyCode();
+  for (Variant v : {Variant::avx2, Variant::avx512vnni}) LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::code, v, code));
+  LATHE_RETURN_IF_ERROR(writer.beginWeights());
+  uint8_t head[paramsBytes] = {};
+  ToyParams params = paramsOf(options);
+  std::memcpy(head, &params, sizeof params);
+  head[48] = 0;
+  head[49] = 1;
+  LATHE_RETURN_IF_ERROR(writer.append(head));
+  std::vector<float> weights = toyWeights(options);
+  return writer.append({reinterpret_cast<const uint8_t *>(weights.data()), weights.size() * 4});
+}
+
+Status writeToyArtifact(const std::string &path, const ToyOptions &options) {
+  LATHE_ASSIGN_OR_RETURN(auto writer, artifact::ArtifactWriter::create(path));
+  LATHE_RETURN_IF_ERROR(addToySections(writer, options, toyProgram(options)));
+  return writer.finish();
+}
+
+std::vector<std::vector<float>> toyLogits(const ToyOptions &options, const std::vector<int32_t> &tokens) {
+  std::vector<float> weights = toyWeights(options);
+  const float *embedding = weights.data(), *head = embedding + toyVocabulary * toyWidth;
+  size_t n = tokens.size();
+  std::vector<std::vector<float>> x(n, std::vector<float>(toyWidth)), result(n);
+  for (size_t i = 0; i < n; ++i)
+    for (int d = 0; d < toyWidth; ++d)
+      x[i][d] = embedding[tokens[i] * toyWidth + d] * (1.0f + 0.01f * static_cast<float>(i));
+  for (size_t window : {size_t(0), size_t(options.window)}) {
+    auto y = x;
+    for (size_t i = 0; i < n; ++i) {
+      std::vector<float> sum(toyWidth, 0);
+      for (size_t j = window && i + 1 > window ? i + 1 - window : 0; j <= i; ++j)
+        for (int d = 0; d < toyWidth; ++d) sum[d] = sum[d] * 0.75f + x[j][d];
+      for (int d = 0; d < toyWidth; ++d) y[i][d] = x[i][d] + sum[(d + 1) % toyWidth];
+    }
+    x = y;
+  }
+  for (size_t i = 0; i < n; ++i)
+    for (int v = 0; v < toyVocabulary; ++v) {
+      float sum = 0;
+      for (int d = 0; d < toyWidth; ++d) sum = sum + head[v * toyWidth + d] * x[i][d];
+      result[i].push_back(sum);
+    }
+  return result;
+}
+
+} // namespace lathe::test

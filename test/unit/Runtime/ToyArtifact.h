@@ -1,0 +1,45 @@
+//===- ToyArtifact.h - a tiny model as an artifact ----------------*- C++ -*-===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//
+// Two layers, the second with a sliding window, written by hand as a Program over the kernels of ToyKernels.cpp.
+// The arithmetic is simple and depends on the order of the history, so that any mistake
+// of placement, batching or dealing shows in the bits.
+//===----------------------------------------------------------------------===//
+#pragma once
+#include "lathe/artifact/Program.h"
+#include "lathe/artifact/Writer.h"
+#include <string>
+#include <vector>
+
+namespace lathe::test {
+
+inline constexpr int toyWidth = 8, toyStride = 16, toyVocabulary = 50, toyTile = 7;
+
+/// Read by the kernels, at the start of the weights.
+struct ToyParams {
+  int32_t page[2] = {16, 32};
+  int32_t window[2] = {0, 24};
+  int32_t blockBytes[2] = {};
+};
+
+struct ToyOptions {
+  uint32_t pages[2] = {16, 32};
+  uint32_t window = 24;
+  uint32_t maxRows = 64, maxOutRows = 8, maxSeq = 256;
+  uint32_t seed = 1;
+};
+
+/// Float weights: embedding [vocabulary][width], then head [vocabulary][width].
+std::vector<float> toyWeights(const ToyOptions &options);
+Program toyProgram(const ToyOptions &options);
+/// Adds what the program needs to |writer|: program, code for all variants, weights.
+Status addToySections(artifact::ArtifactWriter &writer, const ToyOptions &options, const Program &program);
+/// Writes the artifact to |path|.
+Status writeToyArtifact(const std::string &path, const ToyOptions &options = {});
+/// The bytes of the kernels' shared object.
+std::vector<uint8_t> toyCode();
+
+/// What the model says, computed directly: logits after each of |tokens|.
+std::vector<std::vector<float>> toyLogits(const ToyOptions &options, const std::vector<int32_t> &tokens);
+
+} // namespace lathe::test

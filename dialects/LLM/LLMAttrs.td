@@ -7,7 +7,7 @@
 #ifndef LATHE_LLM_ATTRS_TD
 #define LATHE_LLM_ATTRS_TD
 
-include "LLMTypes.td"
+include "dialects/LLM/LLMTypes.td"
 
 class LLM_Attr<string name, string attrMnemonic> : AttrDef<LLM_Dialect, name> { let mnemonic = attrMnemonic; }
 

@@ -19,6 +19,8 @@ def LLM_Storage : I32EnumAttr<"Storage", "how a weight is stored", [
   let genSpecializedAttr = 0;
 }
 
+def LLM_StorageAttr : EnumAttr<LLM_Dialect, LLM_Storage, "storage">;
+
 def LLM_ActFormat : I32EnumAttr<"ActFormat", "how activations enter a linear", [
     I32EnumAttrCase<"f32", 0>, I32EnumAttrCase<"bf16", 1>, I32EnumAttrCase<"int8", 2>, I32EnumAttrCase<"int8z", 3>]> {
   let cppNamespace = "::lathe::llm";

@@ -7,7 +7,7 @@
 #ifndef LATHE_LLM_OPS_TD
 #define LATHE_LLM_OPS_TD
 
-include "LLMAttrs.td"
+include "dialects/LLM/LLMAttrs.td"
 include "mlir/IR/BuiltinAttributes.td"
 include "mlir/IR/BuiltinTypes.td"
 include "mlir/IR/SymbolInterfaces.td"

@@ -4,8 +4,8 @@
 #ifndef LATHE_LLM_TYPES_TD
 #define LATHE_LLM_TYPES_TD
 
-include "LLMDialect.td"
-include "LLMEnums.td"
+include "dialects/LLM/LLMDialect.td"
+include "dialects/LLM/LLMEnums.td"
 include "mlir/IR/AttrTypeBase.td"
 
 class LLM_Type<string name, string typeMnemonic> : TypeDef<LLM_Dialect, name> { let mnemonic = typeMnemonic; }

@@ -1,0 +1,83 @@
+//===- Kernel.cpp - the kernel dialect --------------------------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "dialects/Kernel/Kernel.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "mlir/IR/OpImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace lathe;
+using namespace lathe::kernel;
+
+#include "dialects/Kernel/KernelDialect.cpp.inc"
+#define GET_TYPEDEF_CLASSES
+#include "dialects/Kernel/KernelTypes.cpp.inc"
+#define GET_OP_CLASSES
+#include "dialects/Kernel/KernelOps.cpp.inc"
+
+void KernelDialect::initialize() {
+  addOperations<
+#define GET_OP_LIST
+#include "dialects/Kernel/KernelOps.cpp.inc"
+      >();
+  addTypes<
+#define GET_TYPEDEF_LIST
+#include "dialects/Kernel/KernelTypes.cpp.inc"
+      >();
+}
+
+LogicalResult MatmulOp::verify() {
+  if (getWeights().empty() || getWeights().size() != getColumns().size())
+    return emitOpError() << "expected one column offset for each weight, found " << getWeights().size() << " weights and "
+                         << getColumns().size() << " offsets";
+  if (getGlu() && getWeights().size() != 1) return emitOpError() << "expected one interleaved weight with glu, found " << getWeights().size();
+  if (bool(getGlu()) != isa<ActType>(getResult().getType()))
+    return emitOpError() << "expected activations as the result exactly with glu, found " << getResult().getType();
+  return success();
+}
+
+LogicalResult ViewOp::verify() {
+  auto in = getInput().getType(), out = getResult().getType();
+  int64_t begin = getBegin();
+  if (begin < 0 || begin + out.getWidth() > in.getStride())
+    return emitOpError() << "columns " << begin << " .. " << begin + out.getWidth() << " are outside a stride of " << in.getStride();
+  if (in.getStride() != out.getStride() || in.getOut() != out.getOut())
+    return emitOpError() << "expected the input's stride " << in.getStride() << ", found " << out.getStride();
+  return success();
+}
+
+LogicalResult LoopsOp::verify() {
+  Block &block = getBody().front();
+  if (block.getNumArguments() != getInputs().size() || !llvm::all_of(block.getArgumentTypes(), [](Type t) { return t.isF32(); }))
+    return emitOpError() << "expected one f32 body argument for each of " << getInputs().size() << " inputs";
+  for (Value input : getInputs())
+    if (cast<RowsType>(input.getType()).getWidth() != getResult().getType().getWidth())
+      return emitOpError() << "expected inputs of width " << getResult().getType().getWidth() << ", found " << input.getType();
+  return success();
+}
+
+static int64_t kvBytes(llm::KVFormat format, int64_t page, int64_t size) {
+  switch (format) {
+  case llm::KVFormat::f32: return page * size * 4;
+  case llm::KVFormat::f16: case llm::KVFormat::bf16: return page * size * 2;
+  case llm::KVFormat::int8: return page * size + page * 4;
+  }
+  return 0;
+}
+
+KVGeometry lathe::kernel::kvGeometry(llm::KVGroupOp group, int64_t layer) {
+  KVGeometry g;
+  int64_t page = group.getPage(), at = 0;
+  for (auto [i, attr] : llvm::enumerate(group.getLayers())) {
+    auto kv = cast<llm::KVLayerAttr>(attr);
+    int64_t head = llvm::alignTo(kvBytes(group.getKey(), page, kv.getKeySize()) + kvBytes(group.getValue(), page, kv.getValueSize()), 64);
+    if (int64_t(i) == layer) {
+      g.layerOffset = at;
+      g.headStride = head;
+    }
+    at += kv.getHeads() * head;
+  }
+  g.blockStride = at;
+  return g;
+}

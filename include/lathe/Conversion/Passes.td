@@ -1,0 +1,54 @@
+//===- Passes.td - conversions between dialects ---------------*- tablegen -*-===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#ifndef LATHE_CONVERSION_PASSES_TD
+#define LATHE_CONVERSION_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def LLMToKernelPass : Pass<"llm-to-kernel", "::mlir::ModuleOp"> {
+  let summary = "lower the step from llm ops to kernel calls";
+  let description = [{
+    Every op of `func @step` becomes a kernel call; an `llm.fused` of a known shape becomes one call. Weights become `kernel.packed` and
+    `kernel.vector` symbols, each once however often it is used.
+
+    Before: `%y = llm.linear %q, %w : ...`. After: `%y = kernel.matmul %q weights [@packed.w] columns [0] : ...`.
+  }];
+  let dependentDialects = ["::lathe::kernel::KernelDialect", "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect"];
+}
+
+def KernelToPlanPass : Pass<"kernel-to-plan", "::mlir::ModuleOp"> {
+  let summary = "lay the step out: arena offsets, launches, row buckets";
+  let description = [{
+    Kernel calls become launches of deduplicated kernels. Buffers get offsets by lifetime; decode-sized buckets split attention by chunks of history. The
+    body of the step and its head become two entries.
+
+    Before: `%y = kernel.norm %x weight @n eps 1.0e-5 : ...`. After: `plan.launch "norm" @k3 [@b0, @n, @b1] + [0, 0, 0] ...` with `plan.kernel @k3 family "norm" {...}`.
+  }];
+  let dependentDialects = ["::lathe::plan::PlanDialect"];
+  let options = [
+    Option<"maxRows", "max-rows", "int64_t", "512", "rows of one step">,
+    Option<"maxSeq", "max-seq", "int64_t", "0", "positions; 0: the module's llm.max_seq attribute">,
+    Option<"chunk", "chunk", "int64_t", "256", "tokens of history per attention chunk">,
+    Option<"splitRows", "split-rows", "int64_t", "16", "rows up to which attention is split by chunks; 0: never">,
+    Option<"logitBytes", "logit-bytes", "int64_t", "16777216", "largest logits buffer">,
+  ];
+  let statistics = [
+    Statistic<"numKernels", "kernels", "distinct kernels">,
+    Statistic<"numLaunches", "launches", "launches of all buckets">,
+    Statistic<"arenaBytes", "arena-bytes", "bytes of the arena">,
+  ];
+}
+
+def PlanVerifyPass : Pass<"plan-verify", "::mlir::ModuleOp"> {
+  let summary = "prove that no two live buffers overlap and that the peak is what the program claims";
+  let description = [{
+    Independent of the planner: checks every pair of buffers with overlapping lifetimes, every launch's arguments and order, and that the largest end of a
+    buffer equals the program's arena size.
+
+    Before and after are equal; a violation is an error at the buffer.
+  }];
+  let statistics = [Statistic<"numPairs", "pairs", "pairs of buffers compared">];
+}
+
+#endif

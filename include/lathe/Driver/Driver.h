@@ -1,0 +1,54 @@
+//===- Driver.h - from a model to an artifact, by named phases ------*- C++ -*-===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#pragma once
+#include "lathe/artifact/Format.h"
+#include "lathe/base/Status.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace lathe {
+
+/// Stop and restart points, in order (docs/design.md, "The levels").
+enum class Phase { import, configure, fuse, kernels, plan, package };
+Result<Phase> parsePhase(const std::string &name);
+const char *phaseName(Phase phase);
+
+struct CompileOptions {
+  std::string activations = "auto"; ///< auto, int8, int8z, bf16, f32
+  std::string kv = "f16";           ///< f32, f16, bf16, int8
+  std::string quantize = "none";    ///< none, int8, int4-g32, ...
+  int64_t page = 32;
+  int64_t maxSeq = 0; ///< 0: the model's own
+  int64_t maxRows = 512;
+  std::vector<artifact::Variant> variants;
+  int threads = 2;
+  std::vector<std::string> disabled; ///< fusion passes left out
+  std::string dumpDirectory;         ///< the module after every phase, as PHASE.mlir
+};
+
+/// Sections that are not code, program or weights.
+struct ModelText {
+  std::vector<uint8_t> tokenizer; ///< TokenizerSpec, encoded; empty: none
+  std::string chatTemplate;
+  std::string generation; ///< JSON
+  std::string metadata;   ///< JSON
+};
+
+/// Runs the passes from |from| (the module is at its end) to the end of |to|, at most Phase::plan.
+Status runPhases(mlir::ModuleOp module, Phase from, Phase to, const CompileOptions &options);
+
+/// What packaging cost.
+struct PackageReport {
+  double codeSeconds = 0, packSeconds = 0;
+  uint64_t codeBytes = 0, weightBytes = 0, fileBytes = 0;
+  int kernels = 0;
+};
+/// Emits code, packs weights and writes the artifact of a module at the end of Phase::plan. |progress| gets (done, all) bytes of weights.
+Result<PackageReport> packageArtifact(mlir::ModuleOp module, const ModelText &text, const CompileOptions &options, const std::string &path,
+                                      const std::function<void(uint64_t, uint64_t)> &progress);
+
+} // namespace lathe

@@ -1,0 +1,229 @@
+//===- Package.cpp - plan to artifact ----------------------------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//
+// Code is emitted kernel by kernel, weights are packed tile by tile straight into the file: memory does not
+// grow with the model.
+//===----------------------------------------------------------------------===//
+#include "X86/Compile.h"
+#include "WeightExpressions.h"
+#include "dialects/Kernel/Kernel.h"
+#include "dialects/Plan/Plan.h"
+#include "lathe/Codegen/Loops.h"
+#include "lathe/Driver/Driver.h"
+#include "lathe/artifact/ProgramCodec.h"
+#include "lathe/artifact/Writer.h"
+#include "lathe/weights/Pack.h"
+#include "mlir/Bytecode/BytecodeWriter.h"
+#include "mlir/Parser/Parser.h"
+#include <chrono>
+
+using namespace mlir;
+
+namespace lathe {
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+template <typename P>
+using Emit = LogicalResult (*)(ModuleOp, StringRef, const P &, codegen::X86Target);
+
+template <typename P>
+Result<codegen::KernelJob> job(plan::KernelOp op, Emit<P> emit, uint64_t &scratch) {
+  auto params = codegen::fromDictionary<P>(op.getParams());
+  if (failed(params))
+    return makeError(StatusCode::invalidArgument, "kernel '%s': parameters do not fit the family '%s'", op.getSymName().str().c_str(), op.getFamily().str().c_str());
+  if constexpr (requires { codegen::scratchBytes(*params); }) scratch = std::max<uint64_t>(scratch, codegen::scratchBytes(*params));
+  P p = *params;
+  return codegen::KernelJob{op.getSymName().str(), [p, emit](ModuleOp m, StringRef s, codegen::X86Target t) { return emit(m, s, p, t); }};
+}
+
+Result<codegen::KernelJob> loopsJob(plan::KernelOp op) {
+  auto params = codegen::fromDictionary<codegen::LoopsParams>(op.getParams());
+  if (failed(params)) return makeError(StatusCode::invalidArgument, "kernel '%s': parameters do not fit the family 'loops'", op.getSymName().str().c_str());
+  codegen::LoopsParams p = *params;
+  if (op.getBody().empty())
+    return codegen::KernelJob{op.getSymName().str(), [p](ModuleOp m, StringRef s, codegen::X86Target t) { return codegen::emitLoops(m, s, p, nullptr, t); }};
+  // Jobs run in contexts of their own: the body travels as text.
+  std::string text;
+  llvm::raw_string_ostream(text) << "module {\n" << *op.getOperation() << "\n}";
+  return codegen::KernelJob{op.getSymName().str(), [p, text](ModuleOp m, StringRef s, codegen::X86Target t) -> LogicalResult {
+                              MLIRContext *context = m.getContext();
+                              context->loadDialect<plan::PlanDialect, kernel::KernelDialect>();
+                              auto source = parseSourceString<ModuleOp>(text, context);
+                              if (!source) return failure();
+                              auto op = *source->getOps<plan::KernelOp>().begin();
+                              return codegen::emitLoops(m, s, p, &op.getBody(), t);
+                            }};
+}
+
+Result<codegen::KernelJob> makeJob(plan::KernelOp op, uint64_t &scratch) {
+  using namespace codegen;
+  StringRef f = op.getFamily();
+  if (f == "matmul") return job<MatmulParams>(op, emitMatmul, scratch);
+  if (f == "norm") return job<NormParams>(op, emitNorm, scratch);
+  if (f == "quantize") return job<QuantizeParams>(op, emitQuantize, scratch);
+  if (f == "activation") return job<ActivationParams>(op, emitActivation, scratch);
+  if (f == "gather") return job<GatherParams>(op, emitGather, scratch);
+  if (f == "angles") return job<AnglesParams>(op, emitAngles, scratch);
+  if (f == "rope_append") return job<RopeAppendParams>(op, emitRopeAppend, scratch);
+  if (f == "attention") return job<AttentionParams>(op, emitAttention, scratch);
+  if (f == "loops") return loopsJob(op);
+  return makeError(StatusCode::unsupported,
+                   "kernel '%s': unknown family '%s', expected matmul, norm, quantize, activation, gather, angles, rope_append, attention or loops",
+                   op.getSymName().str().c_str(), f.str().c_str());
+}
+
+Program buildProgram(plan::ProgramOp op, uint64_t scratch) {
+  Program p;
+  p.maxRows = op.getMaxRows(), p.maxOutRows = op.getMaxOutRows(), p.maxSeq = op.getMaxSeq(), p.vocabulary = op.getVocabulary();
+  p.hiddenSize = op.getHidden(), p.arenaBytes = op.getArenaBytes(), p.scratchBytes = llvm::alignTo(scratch, 64);
+  p.logitsOffset = op.getLogitsOffset(), p.logitsStride = op.getLogitsStride();
+  p.hiddenOffset = op.getHiddenOffset(), p.hiddenStride = op.getHiddenStride();
+  llvm::StringMap<uint32_t> kernels, groups, names;
+  SymbolTable symbols(op);
+  for (auto k : op.getOps<plan::KernelOp>())
+    kernels[k.getSymName()] = p.kernels.size(), p.kernels.push_back(k.getSymName().str());
+  for (auto g : op.getOps<plan::KVGroupOp>()) {
+    groups[g.getSymName()] = p.kvGroups.size();
+    p.kvGroups.push_back({uint32_t(g.getKind()), uint32_t(g.getWindow()), uint32_t(g.getPage()), uint32_t(g.getLayers()), uint64_t(g.getBlockBytes())});
+  }
+  for (auto e : op.getOps<plan::EntryOp>()) {
+    Entry entry;
+    entry.name = e.getEntry().str();
+    for (auto bucketOp : e.getBody().front().getOps<plan::BucketOp>()) {
+      Bucket bucket{uint32_t(bucketOp.getRows()), uint32_t(p.launches.size()), 0};
+      for (auto l : bucketOp.getBody().front().getOps<plan::LaunchOp>()) {
+        Launch launch;
+        launch.kernel = kernels[l.getKernel()];
+        launch.firstArg = p.args.size(), launch.argCount = l.getArgs().size();
+        for (auto [attr, offset] : llvm::zip(l.getArgs(), l.getOffsets())) {
+          StringRef name = cast<FlatSymbolRefAttr>(attr).getValue();
+          Operation *target = symbols.lookup(name);
+          Arg arg;
+          arg.offset = offset;
+          if (auto buffer = dyn_cast<plan::BufferOp>(target)) arg.offset += buffer.getOffset();
+          if (auto weight = dyn_cast<plan::WeightOp>(target)) arg.kind = ArgKind::weight, arg.offset += weight.getOffset();
+          if (isa<plan::KVGroupOp>(target)) arg.kind = ArgKind::kv, arg.group = groups[name];
+          p.args.push_back(arg);
+        }
+        launch.itemKind = ItemKind(l.getItemKind()), launch.shareKind = ShareKind(l.getShare());
+        launch.itemRows = l.getItemRows(), launch.items = l.getItems(), launch.barrier = l.getBarrier();
+        auto [it, inserted] = names.try_emplace(l.getLabel(), p.names.size());
+        if (inserted) p.names.push_back(l.getLabel().str());
+        launch.name = it->second;
+        launch.weightBytes = l.getWeightBytes(), launch.macsPerRow = l.getMacsPerRow(), launch.bytesPerRow = l.getBytesPerRow();
+        p.launches.push_back(launch);
+        ++bucket.launchCount;
+      }
+      entry.buckets.push_back(bucket);
+    }
+    p.entries.push_back(std::move(entry));
+  }
+  return p;
+}
+
+Result<WeightRows> packedRows(ArrayAttr params, int64_t interleave, SymbolTable &symbols, FileCache &files) {
+  std::vector<WeightRows> parts;
+  for (Attribute name : params) {
+    auto param = symbols.lookup<llm::ParamOp>(cast<FlatSymbolRefAttr>(name).getValue());
+    if (!param) return makeError(StatusCode::invalidArgument, "expected a param named '%s'", cast<FlatSymbolRefAttr>(name).getValue().str().c_str());
+    LATHE_ASSIGN_OR_RETURN(auto rows, weightRows(param.getValue(), files));
+    parts.push_back(std::move(rows));
+  }
+  if (interleave) {
+    if (parts.size() != 2) return makeError(StatusCode::invalidArgument, "expected two params to interleave, found %zu", parts.size());
+    return WeightRows::interleave(parts[0], parts[1], interleave);
+  }
+  if (parts.size() == 1) return std::move(parts[0]);
+  return WeightRows::concat(parts);
+}
+
+/// Rows of float32, each padded to 16.
+Status writeVector(const WeightRows &rows, artifact::ArtifactWriter &writer) {
+  std::vector<float> values;
+  if (rows.isVector()) {
+    LATHE_ASSIGN_OR_RETURN(values, rows.readAll());
+    values.resize(codegen::rowStride(values.size()));
+    return writer.append({reinterpret_cast<const uint8_t *>(values.data()), values.size() * 4});
+  }
+  values.resize(codegen::rowStride(rows.columns()));
+  for (int64_t r = 0; r < rows.rows(); ++r) {
+    LATHE_RETURN_IF_ERROR(rows.readRow(r, std::span(values.data(), rows.columns())));
+    LATHE_RETURN_IF_ERROR(writer.append({reinterpret_cast<const uint8_t *>(values.data()), values.size() * 4}));
+  }
+  return Status();
+}
+
+} // namespace
+
+Result<PackageReport> packageArtifact(ModuleOp module, const ModelText &text, const CompileOptions &options, const std::string &path,
+                                      const std::function<void(uint64_t, uint64_t)> &progress) {
+  using artifact::SectionKind;
+  PackageReport report;
+  auto programs = module.getOps<plan::ProgramOp>();
+  if (programs.empty()) return makeError(StatusCode::failedPrecondition, "expected a module with a plan.program");
+  plan::ProgramOp program = *programs.begin();
+
+  double start = now();
+  std::vector<codegen::KernelJob> jobs;
+  uint64_t scratch = 0;
+  for (auto k : program.getOps<plan::KernelOp>()) {
+    LATHE_ASSIGN_OR_RETURN(auto made, makeJob(k, scratch));
+    jobs.push_back(std::move(made));
+  }
+  report.kernels = jobs.size();
+  LATHE_ASSIGN_OR_RETURN(auto writer, artifact::ArtifactWriter::create(path));
+  LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::metadata, text.metadata));
+  auto encoded = encodeProgram(buildProgram(program, scratch));
+  LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::program, artifact::Variant::none, encoded));
+  for (artifact::Variant variant : options.variants) {
+    LATHE_ASSIGN_OR_RETURN(std::string code, codegen::buildCode(jobs, codegen::X86Target{variant}, options.threads));
+    report.codeBytes += code.size();
+    LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::code, variant, {reinterpret_cast<const uint8_t *>(code.data()), code.size()}));
+  }
+  report.codeSeconds = now() - start;
+  if (!text.tokenizer.empty()) LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::tokenizer, artifact::Variant::none, text.tokenizer));
+  if (!text.chatTemplate.empty()) LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::chatTemplate, text.chatTemplate));
+  if (!text.generation.empty()) LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::generation, text.generation));
+
+  start = now();
+  LATHE_RETURN_IF_ERROR(writer.beginWeights());
+  SymbolTable symbols(module);
+  FileCache files;
+  uint64_t all = 0;
+  for (auto w : program.getOps<plan::WeightOp>())
+    all = std::max<uint64_t>(all, w.getOffset() + w.getBytes());
+  for (auto w : program.getOps<plan::WeightOp>()) {
+    LATHE_RETURN_IF_ERROR(writer.pad(64));
+    std::string where = "weight '" + w.getSource().str() + "'";
+    if (writer.weightBytes() != w.getOffset())
+      return makeError(StatusCode::internal, "%s: planned at offset %llu, written at %llu", where.c_str(), (unsigned long long)w.getOffset(), (unsigned long long)writer.weightBytes());
+    Operation *source = symbols.lookup(w.getSource());
+    Status status;
+    if (auto packed = dyn_cast_if_present<kernel::PackedOp>(source)) {
+      auto rows = packedRows(packed.getParams(), packed.getInterleave(), symbols, files);
+      if (!rows.ok()) return rows.status().at(where);
+      PackOptions packOptions;
+      packOptions.threads = options.threads;
+      status = packWeight(*rows, packOptions, [&](std::span<const uint8_t> bytes) { return writer.append(bytes); });
+      rows->drop();
+    } else if (auto vector = dyn_cast_if_present<kernel::VectorOp>(source)) {
+      auto rows = packedRows(vector.getParams(), 0, symbols, files);
+      if (!rows.ok()) return rows.status().at(where);
+      status = writeVector(*rows, writer);
+    } else {
+      status = makeError(StatusCode::invalidArgument, "expected a kernel.packed or kernel.vector");
+    }
+    if (!status.ok()) return std::move(status).at(where);
+    if (writer.weightBytes() != w.getOffset() + w.getBytes())
+      return makeError(StatusCode::internal, "%s: planned %llu bytes, wrote %llu", where.c_str(), (unsigned long long)w.getBytes(), (unsigned long long)(writer.weightBytes() - w.getOffset()));
+    if (progress) progress(writer.weightBytes(), all);
+  }
+  report.weightBytes = writer.weightBytes();
+  report.packSeconds = now() - start;
+  LATHE_RETURN_IF_ERROR(writer.finish());
+  report.fileBytes = writer.fileBytes();
+  return report;
+}
+
+} // namespace lathe

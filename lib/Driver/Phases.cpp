@@ -1,0 +1,86 @@
+//===- Phases.cpp - the pass pipeline, phase by phase ------------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "lathe/Driver/Driver.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/ToolOutputFile.h"
+
+using namespace mlir;
+
+namespace lathe {
+
+static constexpr const char *phaseNames[] = {"import", "configure", "fuse", "kernels", "plan", "package"};
+
+const char *phaseName(Phase phase) { return phaseNames[int(phase)]; }
+
+Result<Phase> parsePhase(const std::string &name) {
+  for (int i = 0; i < 6; ++i)
+    if (name == phaseNames[i]) return Phase(i);
+  return makeError(StatusCode::invalidArgument, "unknown phase '%s', expected import, configure, fuse, kernels, plan or package", name.c_str());
+}
+
+/// The passes of one phase as a pipeline string: what --dump-phases and lathe-opt can repeat.
+static std::string pipelineOf(Phase phase, const CompileOptions &o) {
+  auto enabled = [&](const char *pass) { return llvm::find(o.disabled, pass) == o.disabled.end(); };
+  std::string text;
+  auto add = [&](const std::string &pass) { text += (text.empty() ? "" : ",") + pass; };
+  switch (phase) {
+  case Phase::import:
+  case Phase::package:
+    break;
+  case Phase::configure:
+    if (o.quantize != "none") add("llm-quantize{type=" + o.quantize + "}");
+    add("llm-set-activations{format=" + o.activations + "}");
+    add("llm-set-kv{key=" + o.kv + " value=" + o.kv + "}");
+    add("llm-page-kv{page=" + std::to_string(o.page) + "}");
+    add("canonicalize");
+    add("cse");
+    break;
+  case Phase::fuse:
+    for (const char *pass : {"llm-fuse-glu", "llm-merge-linears", "llm-fuse-norm", "llm-fuse-residual", "llm-fuse-rope-append",
+                             "llm-fuse-activate", "llm-fuse-attention"})
+      if (enabled(pass)) add(pass);
+    break;
+  case Phase::kernels:
+    add("llm-to-kernel");
+    break;
+  case Phase::plan:
+    add("kernel-to-plan{max-rows=" + std::to_string(o.maxRows) + " max-seq=" + std::to_string(o.maxSeq) + "}");
+    add("plan-verify");
+    break;
+  }
+  return "builtin.module(" + text + ")";
+}
+
+static Status dump(ModuleOp module, Phase phase, const std::string &directory) {
+  if (directory.empty()) return Status();
+  if (auto error = llvm::sys::fs::create_directories(directory))
+    return makeError(StatusCode::invalidArgument, "cannot create '%s': %s", directory.c_str(), error.message().c_str());
+  std::string path = directory + "/" + phaseName(phase) + ".mlir";
+  std::error_code error;
+  llvm::raw_fd_ostream os(path, error);
+  if (error) return makeError(StatusCode::invalidArgument, "cannot write '%s': %s", path.c_str(), error.message().c_str());
+  OpPrintingFlags flags;
+  module.print(os, flags.enableDebugInfo(true, false).useLocalScope());
+  return Status();
+}
+
+Status runPhases(ModuleOp module, Phase from, Phase to, const CompileOptions &options) {
+  if (from == Phase::import) LATHE_RETURN_IF_ERROR(dump(module, from, options.dumpDirectory));
+  for (int p = int(from) + 1; p <= int(to) && p <= int(Phase::plan); ++p) {
+    Phase phase = Phase(p);
+    std::string text = pipelineOf(phase, options), error;
+    llvm::raw_string_ostream errors(error);
+    auto manager = parsePassPipeline(text, errors);
+    if (failed(manager)) return makeError(StatusCode::internal, "pipeline '%s': %s", text.c_str(), error.c_str());
+    PassManager pm(module.getContext());
+    static_cast<OpPassManager &>(pm) = std::move(*manager);
+    if (failed(pm.run(module))) return makeError(StatusCode::invalidArgument, "phase '%s' failed", phaseName(phase));
+    LATHE_RETURN_IF_ERROR(dump(module, phase, options.dumpDirectory));
+  }
+  return Status();
+}
+
+} // namespace lathe

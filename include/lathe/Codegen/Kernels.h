@@ -139,12 +139,15 @@ struct AttentionParams {
   uint32_t group = 0;
   int64_t qStride = 0, outStride = 0;
   enum Form { whole, split, combine } form = whole;
+  int64_t maxChunks = 0; ///< split, combine: chunks of a (row, query head) in the partials: ceil(longest sequence / chunk)
   bool quantize = false; ///< valueDim % 32 == 0
   ActFormat act = ActFormat::int8;
   bool halves = false;
 };
 /// Rows one item of the whole form covers.
 int64_t attentionRowBlock(const AttentionParams &p);
+/// Bytes of the partials of |rows| rows: [row][query head][maxChunks] of a 64-byte header and rowStride(valueDim) floats.
+uint64_t partialsBytes(const AttentionParams &p, int64_t rows);
 
 /// row = cap * tanha(row * (1 / cap)) in place over step->outRows rows. Args: rows.
 struct SoftcapParams {

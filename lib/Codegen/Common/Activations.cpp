@@ -29,7 +29,7 @@ void storeActivations(Emitter &e, const ActivationLayout &l, ActFormat format, c
     q1 = e.roundToInt(e.fmul(x1, inv));
   } else {
     Value lo = e.treeMin(e.fmin(x0, x1)), hi = e.treeMax(e.fmax(x0, x1));
-    offset = e.roundBf16(e.fmul(e.fadd(hi, lo), e.cf(0.5f)));
+    offset = e.fadd(e.roundBf16(e.fmul(e.fadd(hi, lo), e.cf(0.5f))), e.cf(0)); // never -0: min and max do not order zeros
     scale = e.fmax(e.fmul(e.fsub(hi, lo), e.cf(1.0f / 254)), e.cf(1e-30f));
     Value inv = e.splat(e.fdiv(e.cf(1), scale)), off = e.splat(offset);
     auto quantize = [&](Value x) {

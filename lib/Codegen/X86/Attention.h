@@ -1,0 +1,83 @@
+//===- Attention.h - the core of paged attention -------------------*- C++ -*-===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//
+// One chunk of one KV head for a tile of queries; the forms (whole, split) are loops around it.
+//===----------------------------------------------------------------------===//
+#pragma once
+#include "RowTools.h"
+
+namespace lathe::codegen {
+
+/// A tile of queries and how many groups of 16 tokens its score loop keeps in registers.
+struct QueryTile {
+  int64_t queries, groups;
+};
+
+/// Byte offsets in the scratch of a thread.
+struct AttentionScratch {
+  int64_t maxQueries; ///< of an item
+  int64_t q;          ///< f32 [query][headDim]
+  int64_t from, to;   ///< i32 [query]: first visible entry and the end
+  int64_t scores;     ///< f32 [query of a tile][scoreStride]
+  int64_t scoreStride;
+  int64_t chunkMax, chunkSum; ///< f32 [query of a tile]
+  int64_t chunkOut;           ///< f32 [query of a tile][rowStride(valueDim)]
+  int64_t max, sum, out;      ///< running state of every query of the item
+  int64_t bytes;
+};
+AttentionScratch attentionScratch(const AttentionParams &p);
+
+/// The pieces of a head's values and where each is kept in scratch and partials: there they do not overlap, as sums
+/// that live in memory must not be added to twice.
+struct OutPiece {
+  int64_t at, width, kept;
+};
+SmallVector<OutPiece> outPieces(const AttentionParams &p);
+
+/// Floats of one (row, query head, chunk) of partials.
+int64_t partialFloats(const AttentionParams &p);
+
+struct AttentionCore : Emitter {
+  const AttentionParams &p;
+  AttentionScratch s;
+  int64_t heads;    ///< query heads of a KV head
+  int64_t outLanes; ///< rowStride(valueDim)
+  QueryTile big, small;
+
+  AttentionCore(ModuleOp module, StringRef symbol, const AttentionParams &p, X86Target target);
+
+  /// The cache of one sequence and KV head.
+  struct History {
+    Value table; ///< block table of the sequence
+    Value base;  ///< KV base of the layer plus the head's offset
+  };
+  History history(Value kvBase, Value sequence, Value kvHead);
+
+  /// Copies the queries of rows |r0| .. |r1| - 1 into the scratch and notes what they see. Returns {first entry, end}
+  /// of all.
+  std::pair<Value, Value> loadQueries(Value q, Value r0, Value r1, Value kvHead);
+  /// Visible range of a row: {first, end}.
+  std::pair<Value, Value> visible(Value row);
+
+  /// Scores, softmax and weighted values of the chunk at |c0| for |n| (a Value <= tile) queries from |t| on; |done|(i,
+  /// query) is called for each query that sees something, its results being at chunkMax/Sum/Out of the i-th place in
+  /// the tile.
+  void chunk(const QueryTile &tile, const History &h, Value t, Value n, Value c0,
+             llvm::function_ref<void(Value i, Value query)> done);
+
+  Value floatAt(int64_t offset, Value index) { return at(gepc(scratch, offset), index, 4); }
+  Value rangeAt(int64_t offset, Value query) { return sext(i64, ld(i32, floatAt(offset, query), 0, 4)); }
+  /// O * (1 / L) into the output of |row|; |out| has all pieces of one query head (|head| an i64).
+  void finishHead(Value out, Value row, Value head, ArrayRef<Value> o, Value sum);
+  /// expa, with one instruction less where the target has it.
+  Value hotExp(Value x);
+
+private:
+  Value planeOf(const History &h, Value token);
+  void scores(const QueryTile &tile, const History &h, Value q, Value c0, Value from, Value to);
+  void softmax(Value i, Value c0, Value from, Value to);
+  /// chunkOut of |count| queries at place |i| += p * v for tokens from .. to-1, in order.
+  void values(int64_t count, const History &h, Value i, Value c0, Value from, Value to);
+};
+
+} // namespace lathe::codegen

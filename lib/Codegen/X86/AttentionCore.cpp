@@ -1,0 +1,276 @@
+//===- AttentionCore.cpp - scores, softmax, values of a chunk ----------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//
+// A tile's queries may belong to several rows. They share every load of K and V but nothing else: a query's own
+// visible range masks its softmax, and tokens that not all queries of the tile see are added query by
+// query, so that a row's bits depend on its own history only and no value from outside it is multiplied, not even by 0.
+//===----------------------------------------------------------------------===//
+#include "Attention.h"
+
+namespace lathe::codegen {
+
+static constexpr int64_t maxTile = 12;
+
+AttentionScratch attentionScratch(const AttentionParams &p) {
+  AttentionScratch s;
+  int64_t at = 0, lanes = rowStride(p.valueDim);
+  auto take = [&](int64_t floats) { return std::exchange(at, at + (floats * 4 + 63) / 64 * 64); };
+  s.maxQueries = (p.form == AttentionParams::whole ? attentionRowBlock(p) : 1) * (p.qHeads / p.kvHeads) +
+                 maxTile; // a tile may stick out
+  s.q = take(s.maxQueries * p.headDim);
+  s.from = take(s.maxQueries);
+  s.to = take(s.maxQueries);
+  s.scoreStride = p.chunk + 8 * 16 + 16; // score loops store whole groups; no power of two
+  s.scores = take(maxTile * s.scoreStride);
+  s.chunkMax = take(maxTile);
+  s.chunkSum = take(maxTile);
+  s.chunkOut = take(maxTile * lanes);
+  s.max = take(s.maxQueries);
+  s.sum = take(s.maxQueries);
+  s.out = take(s.maxQueries * lanes);
+  s.bytes = at;
+  return s;
+}
+
+SmallVector<OutPiece> outPieces(const AttentionParams &p) {
+  SmallVector<OutPiece> r;
+  for (Piece e : pieces(p.valueDim))
+    r.push_back({e.at, e.width, p.valueDim < 16 ? e.at : 16 * int64_t(r.size())});
+  return r;
+}
+
+int64_t partialFloats(const AttentionParams &p) { return 16 + rowStride(p.valueDim); }
+uint64_t partialsBytes(const AttentionParams &p, int64_t rows) {
+  return uint64_t(rows) * p.qHeads * p.maxChunks * partialFloats(p) * 4;
+}
+
+AttentionCore::AttentionCore(ModuleOp module, StringRef symbol, const AttentionParams &p, X86Target target)
+    : Emitter(module, symbol, target), p(p), s(attentionScratch(p)), heads(p.qHeads / p.kvHeads),
+      outLanes(rowStride(p.valueDim)) {
+  // Accumulators of a score loop: queries * groups vectors of 16; a vector is two registers of 16 on avx2, one of 32
+  // else.
+  big = target.has512() ? QueryTile{12, 2} : QueryTile{6, 1};
+  int64_t limit = target.has512() ? 8 : 4, n = 1;
+  for (int64_t d = 1; d <= limit; ++d)
+    if (heads % d == 0) n = d;
+  int64_t groups = target.has512() ? (n <= 2 ? 8 : n <= 5 ? 4 : 2) : (n <= 2 ? 2 : 1);
+  small = {n, groups};
+}
+
+AttentionCore::History AttentionCore::history(Value kvBase, Value sequence, Value kvHead) {
+  Value table = ld(ptr, stepPtr(offsetof(LatheStep, blockTable)), 8 * int64_t(p.group), 8);
+  Value width = zext(i64, ld(i32, stepPtr(offsetof(LatheStep, tableStride)), 4 * int64_t(p.group), 4));
+  return {at(table, mul(sequence, width), 4), at(kvBase, kvHead, p.headStride)};
+}
+
+Value AttentionCore::planeOf(const History &h, Value token) {
+  Value block = sext(i64, ld(i32, at(h.table, divc(token, p.page), 4), 0, 4));
+  return at(h.base, block, p.blockStride);
+}
+
+std::pair<Value, Value> AttentionCore::visible(Value row) {
+  Value to = addc(stepInt(offsetof(LatheStep, slot), row), 1);
+  return {p.window ? maxs(addc(to, -p.window), c(0)) : c(0), to};
+}
+
+std::pair<Value, Value> AttentionCore::loadQueries(Value q, Value r0, Value r1, Value kvHead) {
+  Values range = loop(r0, r1, 1, {c(INT32_MAX), c(0)}, [&](Value r, ValueRange now) {
+    auto [from, to] = visible(r);
+    Value in = at(at(q, r, p.qStride * 4), kvHead, heads * p.headDim * 4);
+    loop(c(0), c(heads), 1, [&](Value g) {
+      Value query = add(mulc(sub(r, r0), heads), g);
+      Value x = at(in, g, p.headDim * 4), y = at(gepc(scratch, s.q), query, p.headDim * 4);
+      for (Piece e : pieces(p.headDim))
+        st(ld(vec(e.width, f32), x, e.at * 4, 4), y, e.at * 4, 4);
+      st(trunc(i32, from), floatAt(s.from, query), 0, 4);
+      st(trunc(i32, to), floatAt(s.to, query), 0, 4);
+    });
+    return Values{mins(now[0], from), maxs(now[1], to)};
+  });
+  return {range[0], range[1]};
+}
+
+Value AttentionCore::hotExp(Value x) {
+  if (!target.has512()) return expa(x);
+  x = fmax(x, constLike(x, -87.0)); // x <= 0 here
+  Value n = roundEven(fmul(x, constLike(x, 1.44269504088896341)));
+  Value r = fma(n, constLike(x, -0.693359375), x);
+  r = fma(n, constLike(x, 2.12194440e-4), r);
+  Value q = constLike(x, 1.9875691500e-4);
+  for (double k : {1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1})
+    q = fma(q, r, constLike(x, k));
+  q = fma(q, fmul(r, r), r);
+  q = fadd(q, constLike(x, 1.0));
+  // 2^n by one instruction: the result is a normal number for every x of the clamped range, so the same bits.
+  return intrinsic("llvm.x86.avx512.mask.scalef.ps.512", vf, {q, n, q, ci(i16, -1), ci(i32, 4)});
+}
+
+void AttentionCore::scores(const QueryTile &tile, const History &h, Value q, Value c0, Value from, Value to) {
+  int64_t bytes = elementBytes(p.k), nq = tile.queries, ng = tile.groups, dim = p.headDim;
+  int64_t unroll = dim % 8 == 0 ? 8 : dim % 4 == 0 ? 4 : 2;
+  Value first = shru(from, 4), end = shru(addc(to, 15), 4), last = addc(end, -1);
+  loop(first, end, ng, [&](Value g) {
+    SmallVector<Value> key, scale;
+    for (int64_t j = 0; j < ng; ++j) {
+      Value token = shl(j ? mins(addc(g, j), last) : g, 4), plane = planeOf(h, token);
+      Value inPage = remc(token, p.page);
+      key.push_back(p.page == 16 ? plane : gep(plane, mulc(inPage, dim * bytes)));
+      if (p.k == KVFormat::int8) scale.push_back(ld(vf, gep(plane, shl(inPage, 2)), p.page * dim, 4));
+    }
+    Values acc(nq * ng, splatF(vf, 0));
+    acc = loop(c(0), c(dim), unroll, acc, [&](Value d, ValueRange in) {
+      Values a(in.begin(), in.end());
+      Value kOffset = mulc(d, 16 * bytes), qd = gep(q, shl(d, 2));
+      SmallVector<Value> at;
+      for (Value k : key)
+        at.push_back(gep(k, kOffset));
+      for (int64_t u = 0; u < unroll; ++u) {
+        SmallVector<Value> k;
+        for (int64_t j = 0; j < ng; ++j)
+          k.push_back(loadStored(*this, at[j], u * 16 * bytes, 16, p.k, scale.empty() ? Value() : scale[j], 16));
+        for (int64_t i = 0; i < nq; ++i) {
+          Value x = ldSplat(qd, (i * dim + u) * 4);
+          for (int64_t j = 0; j < ng; ++j)
+            a[i * ng + j] = fma(x, k[j], a[i * ng + j]);
+        }
+      }
+      return a;
+    });
+    Value to = at(gepc(scratch, s.scores), sub(shl(g, 4), c0), 4);
+    for (int64_t i = 0; i < nq; ++i)
+      for (int64_t j = 0; j < ng; ++j) {
+        Value v = fmul(acc[i * ng + j], splatF(vf, p.scale));
+        if (p.softcap != 0.0f) v = fmul(splatF(vf, p.softcap), tanha(fmul(v, splatF(vf, 1.0f / p.softcap))));
+        st(v, to, (i * s.scoreStride + j * 16) * 4, 64);
+      }
+  });
+}
+
+void AttentionCore::softmax(Value i, Value c0, Value from, Value to) {
+  Value row = at(gepc(scratch, s.scores), i, s.scoreStride * 4);
+  Value first = shru(from, 4), end = shru(addc(to, 15), 4);
+  Value from32 = splat(trunc(i32, from)), count = splat(trunc(i32, sub(to, from))), lanes = iota(16);
+  auto seen = [&](Value g) {
+    Value token = add(splat(trunc(i32, shl(g, 4))), lanes);
+    return cmp(arith::CmpIPredicate::ult, sub(token, from32), count);
+  };
+  auto place = [&](Value g) { return at(row, sub(shl(g, 4), c0), 4); };
+  Value low = splatF(vf, -INFINITY);
+  Value m = treeMax(loop(first, end, 1, low, [&](Value g, ValueRange now) {
+    return Values{fmax(now[0], select(seen(g), ldv(place(g)), low))};
+  })[0]);
+  Value max = splat(m);
+  Value sum = treeAdd(loop(first, end, 1, splatF(vf, 0), [&](Value g, ValueRange now) {
+    Value to = place(g), ok = seen(g);
+    Value e = select(ok, hotExp(fsub(select(ok, ldv(to), max), max)), splatF(vf, 0));
+    st(e, to, 0, 64);
+    return Values{fadd(now[0], e)};
+  })[0]);
+  st(m, floatAt(s.chunkMax, i), 0, 4);
+  st(sum, floatAt(s.chunkSum, i), 0, 4);
+}
+
+void AttentionCore::values(int64_t count, const History &h, Value i, Value c0, Value from, Value to) {
+  SmallVector<OutPiece> all = outPieces(p);
+  int64_t bytes = elementBytes(p.v), keyBytes = cachePlaneBytes(p.page, p.headDim, p.k);
+  // As many accumulators as the registers hold.
+  int64_t most = target.has512() ? 24 : 6, widest = target.has512() ? 4 : 2;
+  int64_t blocks = (int64_t(all.size()) + widest - 1) / widest, perBlock = (int64_t(all.size()) + blocks - 1) / blocks;
+  int64_t nq = count;
+  while (nq > 1 && (nq * perBlock > most || count % nq))
+    --nq;
+  for (int64_t q0 = 0; q0 < count; q0 += nq)
+    for (int64_t d0 = 0; d0 < int64_t(all.size()); d0 += perBlock) {
+      ArrayRef<OutPiece> part = ArrayRef(all).slice(d0, std::min<int64_t>(perBlock, all.size() - d0));
+      Value out = at(gepc(scratch, s.chunkOut + q0 * outLanes * 4), i, outLanes * 4);
+      Value weights = at(gepc(scratch, s.scores + q0 * s.scoreStride * 4), i, s.scoreStride * 4);
+      Values acc;
+      for (int64_t q = 0; q < nq; ++q)
+        for (OutPiece e : part)
+          acc.push_back(ld(vec(e.width, f32), out, (q * outLanes + e.kept) * 4, 4));
+      acc = loop(shru(from, 4), shru(addc(to, 15), 4), 1, acc, [&](Value g, ValueRange in) {
+        Value token = shl(g, 4), plane = planeOf(h, token), inPage = remc(token, p.page);
+        Value rows = gepc(p.page == 16 ? plane : gep(plane, mulc(inPage, p.valueDim * bytes)), keyBytes);
+        Value scales = gepc(gep(plane, shl(inPage, 2)), keyBytes + p.page * p.valueDim);
+        Value j0 = maxs(from, token), j1 = mins(to, addc(token, 16)), w = at(weights, sub(token, c0), 4);
+        auto step = [&](Value j, int64_t n, ValueRange in) {
+          Values a(in.begin(), in.end());
+          Value inGroup = sub(j, token), v = at(rows, inGroup, p.valueDim * bytes), weight = at(w, inGroup, 4);
+          for (int64_t u = 0; u < n; ++u) {
+            SmallVector<Value> x;
+            for (OutPiece e : part) {
+              Value scale;
+              if (p.v == KVFormat::int8) scale = splat(vec(e.width, f32), ld(f32, at(scales, inGroup, 4), u * 4, 4));
+              x.push_back(loadStored(*this, v, (u * p.valueDim + e.at) * bytes, e.width, p.v, scale, bytes));
+            }
+            for (int64_t q = 0; q < nq; ++q) {
+              Value pw = ld(f32, weight, (q * s.scoreStride + u) * 4, 4);
+              for (auto [k, e] : llvm::enumerate(part))
+                a[q * part.size() + k] = fma(splat(vec(e.width, f32), pw), x[k], a[q * part.size() + k]);
+            }
+          }
+          return a;
+        };
+        Value mid = add(j0, andc(sub(j1, j0), ~int64_t(3)));
+        Values a =
+            loop(j0, mid, 4, Values(in.begin(), in.end()), [&](Value j, ValueRange in) { return step(j, 4, in); });
+        return loop(mid, j1, 1, a, [&](Value j, ValueRange in) { return step(j, 1, in); });
+      });
+      for (int64_t q = 0; q < nq; ++q)
+        for (auto [k, e] : llvm::enumerate(part))
+          st(acc[q * part.size() + k], out, (q * outLanes + e.kept) * 4, 4);
+    }
+}
+
+void AttentionCore::chunk(const QueryTile &tile, const History &h, Value t, Value n, Value c0,
+                          llvm::function_ref<void(Value, Value)> done) {
+  Value cEnd = addc(c0, p.chunk);
+  // What any and what all queries of the tile see of the chunk.
+  Values r = loop(c(0), n, 1, {cEnd, c0, c0, cEnd}, [&](Value i, ValueRange now) {
+    Value query = add(t, i), from = rangeAt(s.from, query), to = rangeAt(s.to, query);
+    return Values{mins(now[0], from), maxs(now[1], to), maxs(now[2], from), mins(now[3], to)};
+  });
+  Value anyFrom = maxs(r[0], c0), anyTo = mins(r[1], cEnd), allFrom = r[2], allTo = maxs(r[3], r[2]);
+  when(ltS(anyFrom, anyTo), [&] {
+    auto eachQuery = [&](llvm::function_ref<void(Value i, Value query, Value from, Value to)> body) {
+      loop(c(0), n, 1, [&](Value i) {
+        Value query = add(t, i), from = maxs(rangeAt(s.from, query), c0), to = mins(rangeAt(s.to, query), cEnd);
+        when(ltS(from, to), [&] { body(i, query, from, to); });
+      });
+    };
+    scores(tile, h, at(gepc(scratch, s.q), t, p.headDim * 4), c0, anyFrom, anyTo);
+    eachQuery([&](Value i, Value, Value from, Value to) {
+      softmax(i, c0, from, to);
+      Value out = at(gepc(scratch, s.chunkOut), i, outLanes * 4);
+      for (int64_t d = 0; d < outLanes; d += 16)
+        st(splatF(vf, 0), out, d * 4, 64);
+      Value left = mins(to, allFrom);
+      when(ltS(from, left), [&] { values(1, h, i, c0, from, left); });
+    });
+    when(ltS(allFrom, allTo), [&] { values(tile.queries, h, c(0), c0, allFrom, allTo); });
+    eachQuery([&](Value i, Value query, Value from, Value to) {
+      Value right = maxs(from, allTo);
+      when(ltS(right, to), [&] { values(1, h, i, c0, right, to); });
+      done(i, query);
+    });
+  });
+}
+
+void AttentionCore::finishHead(Value out, Value row, Value head, ArrayRef<Value> o, Value sum) {
+  Value inv = fdiv(cf(1), sum);
+  SmallVector<Value> y;
+  for (Value v : o)
+    y.push_back(fmul(v, splat(cast<VectorType>(v.getType()), inv)));
+  if (!p.quantize) {
+    Value to = at(at(out, row, p.outStride * 4), head, p.valueDim * 4);
+    for (auto [v, e] : llvm::zip(y, outPieces(p)))
+      st(v, to, e.at * 4, 4);
+    return;
+  }
+  ActivationLayout l = activationLayout(p.qHeads * p.valueDim, p.act, p.halves);
+  ActivationRow to = activationRow(*this, out, l, row, rowCount(false));
+  for (int64_t g = 0; g < p.valueDim / 32; ++g)
+    storeActivations(*this, l, p.act, to, addc(mulc(head, p.valueDim / 32), g), y[2 * g], y[2 * g + 1]);
+}
+
+} // namespace lathe::codegen

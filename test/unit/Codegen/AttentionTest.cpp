@@ -1,0 +1,228 @@
+//===- AttentionTest.cpp - every form of paged attention against the model ---===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "RowTesting.h"
+#include <numeric>
+
+using namespace lathe;
+using namespace lathe::codegen;
+using namespace lathe::codegen::test;
+
+namespace {
+
+/// One batch: lengths of the sequences after the step, and how many rows of each the step has.
+struct Batch {
+  std::vector<std::pair<int64_t, int64_t>> sequences;
+};
+
+struct Scene {
+  AttentionParams p;
+  model::Cache cache;
+  StepData step{0};
+  std::vector<float> q;
+  int64_t rows = 0;
+
+  Scene(AttentionParams params, const Batch &batch, uint32_t seed) : p(params) {
+    Random random(seed);
+    cache.page = p.page, cache.heads = p.kvHeads, cache.keyDim = p.headDim, cache.valueDim = p.valueDim, cache.k = p.k,
+    cache.v = p.v;
+    int64_t longest = 0, blocks = 3;
+    for (auto [length, count] : batch.sequences) {
+      longest = std::max(longest, length);
+      blocks += (length + p.page - 1) / p.page;
+      rows += count;
+    }
+    cache.shape(blocks);
+    step = StepData(rows);
+    step.tableStride = uint32_t((longest + p.page - 1) / p.page + 1);
+    step.table.assign(batch.sequences.size() * step.tableStride, -1);
+    std::vector<int32_t> order(static_cast<size_t>(blocks));
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), random);
+    int64_t row = 0, next = 0;
+    std::vector<float> key(static_cast<size_t>(p.headDim)), value(static_cast<size_t>(p.valueDim));
+    for (size_t s = 0; s < batch.sequences.size(); ++s) {
+      auto [length, count] = batch.sequences[s];
+      int64_t oldest = p.window ? std::max<int64_t>(0, length - count + 1 - p.window) : 0; // what the first row sees
+      for (int64_t b = oldest / p.page; b < (length + p.page - 1) / p.page; ++b)
+        step.table[s * step.tableStride + size_t(b)] = order[size_t(next++)];
+      for (int64_t j = oldest; j < length; ++j) {
+        fillNormal(random, key.data(), p.headDim, 2.0f);
+        fillNormal(random, value.data(), p.valueDim);
+        for (int64_t h = 0; h < p.kvHeads; ++h) {
+          std::shuffle(key.begin(), key.end(), random);
+          cache.append(step.table[s * step.tableStride + size_t(j / p.page)], h, j, key.data(), value.data());
+        }
+      }
+      for (int64_t i = 0; i < count; ++i, ++row) {
+        step.sequence[size_t(row)] = int32_t(s);
+        step.slot[size_t(row)] = int32_t(length - count + i);
+      }
+    }
+    q.resize(size_t(rows * p.qStride));
+    fillNormal(random, q.data(), int64_t(q.size()));
+  }
+
+  void expectedRow(int64_t r, float *out) {
+    for (int64_t h = 0; h < p.qHeads; ++h)
+      model::attention(p, q.data() + r * p.qStride + h * p.headDim, cache,
+                       step.table.data() + step.sequence[size_t(r)] * int64_t(step.tableStride),
+                       h / (p.qHeads / p.kvHeads), step.slot[size_t(r)], out + h * p.valueDim);
+  }
+};
+
+AttentionParams shape(int64_t qHeads, int64_t kvHeads, int64_t dim, int64_t valueDim, KVFormat k, KVFormat v,
+                      int64_t page) {
+  AttentionParams p;
+  p.qHeads = qHeads, p.kvHeads = kvHeads, p.headDim = dim, p.valueDim = valueDim, p.k = k, p.v = v, p.page = page;
+  p.scale = 1.0f / std::sqrt(float(dim));
+  model::Cache c;
+  c.page = page, c.heads = kvHeads, c.keyDim = dim, c.valueDim = valueDim, c.k = k, c.v = v;
+  c.shape(0);
+  p.headStride = c.headStride, p.blockStride = c.blockStride;
+  p.qStride = rowStride(qHeads * dim) + 16, p.outStride = rowStride(qHeads * valueDim);
+  p.maxChunks = 8;
+  return p;
+}
+
+std::vector<AttentionParams> grid() {
+  std::vector<AttentionParams> g;
+  auto add = [&](AttentionParams p, int64_t chunk = 256, int64_t window = 0, float cap = 0) {
+    p.chunk = chunk, p.window = window, p.softcap = cap;
+    p.maxChunks = 640 / chunk + 1;
+    g.push_back(p);
+  };
+  using F = KVFormat;
+  add(shape(9, 3, 64, 64, F::f16, F::f16, 16));
+  add(shape(4, 1, 64, 64, F::f16, F::f16, 64), 256, 100);
+  add(shape(2, 2, 80, 80, F::f32, F::f32, 16), 32, 0, 50.0f);
+  add(shape(5, 1, 18, 34, F::bf16, F::int8, 32), 64, 33);
+  add(shape(8, 1, 128, 64, F::int8, F::bf16, 32));
+  add(shape(6, 2, 6, 2, F::f16, F::f32, 16), 16, 7);
+  if (!fullGrid()) return g;
+  for (F k : {F::f32, F::f16, F::bf16, F::int8})
+    for (int64_t page : {16, 32, 64, 128}) {
+      add(shape(7, 1, 64, 64, k, k, page));
+      add(shape(16, 1, 96, 128, k, k, page), 128, 300);
+      add(shape(2, 1, 256, 256, k, k, page), 256, 0, 30.0f);
+      add(shape(11, 1, 40, 72, k, k, page), 48, 20);
+      add(shape(3, 3, 14, 30, k, k, page), 64);
+    }
+  return g;
+}
+
+const Batch batches[] = {
+    {{{1, 1}}},
+    {{{600, 1}, {17, 1}, {256, 1}, {1, 1}}},
+    {{{255, 3}, {257, 40}}},
+    {{{16, 16}, {15, 2}, {600, 1}, {300, 60}}},
+};
+
+TEST(Attention, WholeMatchesTheModelForEveryRow) {
+  std::vector<AttentionParams> g = grid();
+  std::vector<KernelJob> jobs;
+  for (size_t i = 0; i < g.size(); ++i)
+    jobs.push_back(job("k" + std::to_string(i), g[i], emitAttention));
+  // The model is slow: its rows are computed once, for all variants.
+  std::vector<X86Target> targets = hostTargets();
+  std::vector<std::unique_ptr<KernelLibrary>> libraries;
+  for (X86Target t : targets)
+    libraries.push_back(std::make_unique<KernelLibrary>(jobs, t));
+  for (size_t i = 0; i < g.size(); ++i)
+    for (size_t b = 0; b < std::size(batches); ++b) {
+      Scene s(g[i], batches[b], uint32_t(i * 10 + b));
+      const AttentionParams &p = s.p;
+      std::vector<float> expected(size_t(s.rows * p.outStride));
+      for (int64_t r = 0; r < s.rows; ++r)
+        s.expectedRow(r, expected.data() + r * p.outStride);
+      for (size_t t = 0; t < targets.size(); ++t) {
+        SCOPED_TRACE(std::string(variantName(targets[t].variant)) + " case " + std::to_string(i) + " batch " +
+                     std::to_string(b));
+        Buffer q(s.q.size() * 4), out(expected.size() * 4, 0), pool(s.cache.bytes.size());
+        std::memcpy(q.data(), s.q.data(), q.size());
+        std::memcpy(pool.data(), s.cache.bytes.data(), pool.size());
+        int64_t block = attentionRowBlock(p);
+        runKernel((*libraries[t])["k" + std::to_string(i)], {q.data(), pool.data(), out.data()}, s.step,
+                  (s.rows + block - 1) / block * p.kvHeads, 2, int64_t(scratchBytes(p)));
+        EXPECT_TRUE(out.intact());
+        for (int64_t r = 0; r < s.rows; ++r)
+          ASSERT_TRUE(
+              sameBits(out.as<float>() + r * p.outStride, expected.data() + r * p.outStride, p.qHeads * p.valueDim))
+              << "row " << r;
+      }
+    }
+}
+
+TEST(Attention, SplitAndCombineEqualWhole) {
+  std::vector<AttentionParams> g = grid();
+  std::vector<KernelJob> jobs;
+  for (size_t i = 0; i < g.size(); ++i) {
+    std::string n = std::to_string(i);
+    AttentionParams p = g[i];
+    jobs.push_back(job("whole" + n, p, emitAttention));
+    p.form = AttentionParams::split;
+    jobs.push_back(job("split" + n, p, emitAttention));
+    p.form = AttentionParams::combine;
+    jobs.push_back(job("combine" + n, p, emitAttention));
+  }
+  for (X86Target target : hostTargets()) {
+    KernelLibrary library(jobs, target);
+    for (size_t i = 0; i < g.size(); ++i)
+      for (size_t b = 0; b < std::size(batches); ++b) {
+        SCOPED_TRACE(std::string(variantName(target.variant)) + " case " + std::to_string(i) + " batch " +
+                     std::to_string(b));
+        Scene s(g[i], batches[b], uint32_t(i * 10 + b));
+        AttentionParams p = s.p;
+        std::string n = std::to_string(i);
+        Buffer q(s.q.size() * 4), out(size_t(s.rows * p.outStride * 4)), split(out.size()), pool(s.cache.bytes.size());
+        std::memcpy(q.data(), s.q.data(), q.size());
+        std::memcpy(pool.data(), s.cache.bytes.data(), pool.size());
+        int64_t block = attentionRowBlock(p), items = 0;
+        runKernel(library["whole" + n], {q.data(), pool.data(), out.data()}, s.step,
+                  (s.rows + block - 1) / block * p.kvHeads, 1, int64_t(scratchBytes(p)));
+        for (int64_t r = 0; r < s.rows; ++r)
+          items += (s.step.slot[size_t(r)] / p.chunk + 1) * p.kvHeads;
+        Buffer partials(size_t(partialsBytes(p, s.rows)), 0xff);
+        p.form = AttentionParams::split;
+        runKernel(library["split" + n], {q.data(), pool.data(), partials.data()}, s.step, items, 3,
+                  int64_t(scratchBytes(p)));
+        EXPECT_TRUE(partials.intact());
+        runKernel(library["combine" + n], {partials.data(), split.data()}, s.step, s.rows, 2);
+        ASSERT_TRUE(sameBits(split.as<float>(), out.as<float>(), s.rows * p.outStride));
+      }
+  }
+}
+
+TEST(Attention, QuantizedOutputIsTheQuantizationOfTheRows) {
+  std::vector<KernelJob> jobs;
+  AttentionParams base = shape(6, 2, 64, 64, KVFormat::f16, KVFormat::f16, 16);
+  int i = 0;
+  for (ActFormat f : {ActFormat::int8, ActFormat::int8z, ActFormat::bf16, ActFormat::f32}) {
+    AttentionParams p = base;
+    p.quantize = true, p.act = f, p.halves = f == ActFormat::int8z;
+    jobs.push_back(job("k" + std::to_string(i++), p, emitAttention));
+  }
+  for (X86Target target : hostTargets()) {
+    KernelLibrary library(jobs, target);
+    Scene s(base, {{{40, 20}, {300, 1}}}, 3);
+    Buffer q(s.q.size() * 4), pool(s.cache.bytes.size());
+    std::memcpy(q.data(), s.q.data(), q.size());
+    std::memcpy(pool.data(), s.cache.bytes.data(), pool.size());
+    i = 0;
+    for (ActFormat f : {ActFormat::int8, ActFormat::int8z, ActFormat::bf16, ActFormat::f32}) {
+      bool halves = f == ActFormat::int8z;
+      int64_t k = base.qHeads * base.valueDim, block = attentionRowBlock(base);
+      Buffer out(size_t(activationBytes(s.rows, k, f, halves)), 0xcd), expected(out.size(), 0xcd);
+      runKernel(library["k" + std::to_string(i++)], {q.data(), pool.data(), out.data()}, s.step,
+                (s.rows + block - 1) / block * base.kvHeads, 2, int64_t(scratchBytes(base)));
+      std::vector<float> row(static_cast<size_t>(k));
+      for (int64_t r = 0; r < s.rows; ++r) {
+        s.expectedRow(r, row.data());
+        model::writeActivations(expected.data(), k, f, halves, r, s.rows, row.data());
+      }
+      ASSERT_TRUE(sameBytes(out.data(), expected.data(), out.size())) << "format " << int(f);
+    }
+  }
+}
+
+} // namespace

@@ -16,23 +16,20 @@ class Encoder {
 public:
   std::vector<uint8_t> bytes;
 
-  template <typename T>
-  void scalar(T value) {
+  template <typename T> void scalar(T value) {
     static_assert(std::is_integral_v<T>);
-    for (size_t i = 0; i < sizeof(T); ++i) bytes.push_back(static_cast<uint8_t>(static_cast<uint64_t>(value) >> (8 * i)));
+    for (size_t i = 0; i < sizeof(T); ++i)
+      bytes.push_back(static_cast<uint8_t>(static_cast<uint64_t>(value) >> (8 * i)));
   }
-  template <typename E>
-  void enumeration(E value, uint32_t) {
-    scalar(static_cast<uint32_t>(value));
-  }
+  template <typename E> void enumeration(E value, uint32_t) { scalar(static_cast<uint32_t>(value)); }
   void string(const std::string &text) {
     scalar(static_cast<uint32_t>(text.size()));
     bytes.insert(bytes.end(), text.begin(), text.end());
   }
-  template <typename T, typename F>
-  void list(const std::vector<T> &items, size_t, F each) {
+  template <typename T, typename F> void list(const std::vector<T> &items, size_t, F each) {
     scalar(static_cast<uint32_t>(items.size()));
-    for (const T &item : items) each(*this, item);
+    for (const T &item : items)
+      each(*this, item);
   }
 };
 
@@ -46,20 +43,19 @@ public:
   bool need(size_t n) {
     if (!status.ok()) return false;
     if (bytes.size() - at >= n) return true;
-    status = makeError(StatusCode::dataLoss, "program: expected %zu bytes at offset %zu, the section ends at %zu", n, at,
-                       bytes.size());
+    status = makeError(StatusCode::dataLoss, "program: expected %zu bytes at offset %zu, the section ends at %zu", n,
+                       at, bytes.size());
     return false;
   }
-  template <typename T>
-  void scalar(T &value) {
+  template <typename T> void scalar(T &value) {
     if (!need(sizeof(T))) return;
     uint64_t sum = 0;
-    for (size_t i = 0; i < sizeof(T); ++i) sum |= static_cast<uint64_t>(bytes[at + i]) << (8 * i);
+    for (size_t i = 0; i < sizeof(T); ++i)
+      sum |= static_cast<uint64_t>(bytes[at + i]) << (8 * i);
     value = static_cast<T>(sum);
     at += sizeof(T);
   }
-  template <typename E>
-  void enumeration(E &value, uint32_t last) {
+  template <typename E> void enumeration(E &value, uint32_t last) {
     uint32_t number = 0;
     scalar(number);
     if (status.ok() && number > last)
@@ -74,8 +70,7 @@ public:
     text.assign(reinterpret_cast<const char *>(bytes.data()) + at, size);
     at += size;
   }
-  template <typename T, typename F>
-  void list(std::vector<T> &items, size_t leastBytes, F each) {
+  template <typename T, typename F> void list(std::vector<T> &items, size_t leastBytes, F each) {
     uint32_t count = 0;
     scalar(count);
     if (!need(static_cast<size_t>(count) * leastBytes)) return; // before any memory is reserved for it
@@ -87,8 +82,7 @@ public:
   }
 };
 
-template <typename Coder, typename P>
-void fields(Coder &coder, P &program) {
+template <typename Coder, typename P> void fields(Coder &coder, P &program) {
   coder.scalar(program.maxRows);
   coder.scalar(program.maxOutRows);
   coder.scalar(program.maxSeq);
@@ -110,7 +104,7 @@ void fields(Coder &coder, P &program) {
     c.scalar(arg.group);
     c.scalar(arg.offset);
   });
-  coder.list(program.launches, 64, [](auto &c, auto &launch) {
+  coder.list(program.launches, 80, [](auto &c, auto &launch) {
     c.scalar(launch.kernel);
     c.scalar(launch.firstArg);
     c.scalar(launch.argCount);
@@ -123,6 +117,8 @@ void fields(Coder &coder, P &program) {
     c.scalar(launch.weightBytes);
     c.scalar(launch.macsPerRow);
     c.scalar(launch.bytesPerRow);
+    c.scalar(launch.bytesPerEntry);
+    c.scalar(launch.macsPerEntry);
   });
   coder.list(program.entries, 8, [](auto &c, auto &entry) {
     c.string(entry.name);

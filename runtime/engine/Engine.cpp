@@ -12,7 +12,8 @@ constexpr uint64_t logitSliceBytes = 16 << 20;
 
 uint64_t kvBytes(const Program &p, const std::vector<uint32_t> &blocks) {
   uint64_t bytes = 0;
-  for (size_t g = 0; g < blocks.size(); ++g) bytes += p.kvGroups[g].blockBytes * blocks[g];
+  for (size_t g = 0; g < blocks.size(); ++g)
+    bytes += p.kvGroups[g].blockBytes * blocks[g];
   return bytes;
 }
 
@@ -29,8 +30,10 @@ Status fitBudget(const Program &p, uint64_t budget, KVShape &shape) {
     while (low < high) {
       uint32_t middle = low + (high - low + 1) / 2;
       one.contextTokens = middle;
-      if (fits(one)) low = middle;
-      else high = middle - 1;
+      if (fits(one))
+        low = middle;
+      else
+        high = middle - 1;
     }
     return makeError(StatusCode::resourceExhausted,
                      "a memory budget of %" PRIu64 " bytes cannot hold one sequence of %u tokens; the longest that "
@@ -43,8 +46,10 @@ Status fitBudget(const Program &p, uint64_t budget, KVShape &shape) {
     uint64_t middle = low + (high - low + 1) / 2;
     KVShape s = shape;
     s.kvTokens = middle;
-    if (fits(s)) low = middle;
-    else high = middle - 1;
+    if (fits(s))
+      low = middle;
+    else
+      high = middle - 1;
   }
   shape.kvTokens = low;
   return Status();
@@ -72,12 +77,16 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<LoadedArtifact> a
   if (!device) device = (own = makeCpuDevice()).get();
   LATHE_ASSIGN_OR_RETURN(e->device, device->prepare(e->artifact, prepare));
   e->slots.resize(options.maxSequences);
-  for (auto *list : {&e->token, &e->position, &e->slot, &e->sequence}) list->resize(e->chunkRows);
+  for (Slot &s : e->slots)
+    s.tokens.reserve(e->shape.contextTokens);
+  for (auto *list : {&e->token, &e->position, &e->slot, &e->sequence})
+    list->resize(e->chunkRows);
   e->outRow.reserve(e->chunkRows);
   e->outOrigin.reserve(e->chunkRows);
 
   if (options.shuffleBlocks)
-    for (uint32_t g = 0; g < e->kv->groups(); ++g) e->kv->pool(g).shuffle(options.shuffleBlocks + g);
+    for (uint32_t g = 0; g < e->kv->groups(); ++g)
+      e->kv->pool(g).shuffle(options.shuffleBlocks + g);
   if ((e->poison = options.poisonFreeBlocks)) {
     e->kv->recordReleases(true);
     for (uint32_t g = 0; g < e->kv->groups(); ++g)
@@ -90,7 +99,7 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<LoadedArtifact> a
 Result<SequenceId> Engine::open() {
   for (SequenceId s = 0; s < slots.size(); ++s)
     if (!slots[s].open) {
-      slots[s] = {true, 0};
+      slots[s].open = true;
       return s;
     }
   return makeError(StatusCode::resourceExhausted, "%zu sequences are open, which is the limit", slots.size());
@@ -99,7 +108,9 @@ Result<SequenceId> Engine::open() {
 void Engine::close(SequenceId s) {
   if (s >= slots.size() || !slots[s].open) return;
   kv->release(s);
-  slots[s] = {};
+  slots[s].open = false;
+  slots[s].length = 0;
+  slots[s].tokens.clear();
   poisonReleased();
 }
 
@@ -112,8 +123,16 @@ uint32_t Engine::truncate(SequenceId s, uint32_t newLength) {
     kv->release(s);
     state.length = 0;
   }
+  state.tokens.resize(state.length);
   poisonReleased();
   return state.length;
+}
+
+uint32_t Engine::keepPrefix(SequenceId s, std::span<const int32_t> prompt) {
+  uint32_t common = 0;
+  while (common < slots[s].length && common + 1 < prompt.size() && slots[s].tokens[common] == prompt[common])
+    ++common;
+  return truncate(s, common);
 }
 
 void Engine::poisonReleased() {
@@ -155,14 +174,16 @@ Status Engine::forward(std::span<const Work> work, const RowSink &logits, const 
         token[rows] = tokens[done + i];
         position[rows] = slot[rows] = static_cast<int32_t>(begin + i);
         sequence[rows] = static_cast<int32_t>(s);
-        bool wanted = work[w].output == OutputRows::all ||
-                      (work[w].output == OutputRows::last && done + i + 1 == tokens.size());
+        bool wanted =
+            work[w].output == OutputRows::all || (work[w].output == OutputRows::last && done + i + 1 == tokens.size());
         if (wanted && (logits || hidden)) {
           outRow.push_back(static_cast<int32_t>(rows));
           outOrigin.push_back({static_cast<uint32_t>(w), static_cast<uint32_t>(done + i)});
         }
       }
       slots[s].length += n;
+      slots[s].tokens.insert(slots[s].tokens.end(), tokens.begin() + static_cast<long>(done),
+                             tokens.begin() + static_cast<long>(done + n));
       done += n;
     }
   }

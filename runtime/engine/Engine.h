@@ -17,10 +17,10 @@ struct EngineOptions {
   bool pin = false;           ///< bind threads to cores
   uint32_t contextTokens = 0; ///< of one sequence; 0: as many as the model was compiled for
   uint32_t maxSequences = 1;
-  uint64_t kvTokens = 0;    ///< of all sequences together; 0: contextTokens * maxSequences
-  uint64_t memoryBudget = 0; ///< bytes for KV cache, arena and scratch; 0: no limit
-  uint32_t chunkRows = 0;   ///< rows of one step at most; 0: as many as the program allows
-  uint64_t shuffleBlocks = 0; ///< test hook: not 0 places blocks at random
+  uint64_t kvTokens = 0;         ///< of all sequences together; 0: contextTokens * maxSequences
+  uint64_t memoryBudget = 0;     ///< bytes for KV cache, arena and scratch; 0: no limit
+  uint32_t chunkRows = 0;        ///< rows of one step at most; 0: as many as the program allows
+  uint64_t shuffleBlocks = 0;    ///< test hook: not 0 places blocks at random
   bool poisonFreeBlocks = false; ///< test hook: free KV blocks hold NaN
 };
 
@@ -53,15 +53,19 @@ public:
   void close(SequenceId sequence);
   /// Tokens in the sequence.
   uint32_t length(SequenceId sequence) const { return slots[sequence].length; }
-  /// Drops the tokens from |length| on. A sequence with a sliding window that has passed it starts again from 0; returns
-  /// the length that is left.
+  /// Drops the tokens from |length| on. A sequence with a sliding window that has passed it starts again from 0;
+  /// returns the length that is left.
   uint32_t truncate(SequenceId sequence, uint32_t length);
+  /// The tokens in the sequence; valid until it changes.
+  std::span<const int32_t> tokens(SequenceId sequence) const { return slots[sequence].tokens; }
+  /// Truncates the sequence to what it has in common with |prompt|, short of |prompt|'s last token (whose logits are
+  /// wanted); returns how many tokens of |prompt| need not be computed again.
+  uint32_t keepPrefix(SequenceId sequence, std::span<const int32_t> prompt);
 
-  /// Appends tokens and hands out logits of the rows asked for, in order. Logits are computed in slices of at most 16 MB.
-  /// |hidden|, if given, receives hidden states after the last layer of the same rows; without |logits| no
-  /// logits are computed.
-  /// Errors: invalidArgument (token outside the vocabulary, unknown sequence), resourceExhausted (context or KV cache
-  /// full: steps before it have been done, length() says how far). An error of a sink ends the call.
+  /// Appends tokens and hands out logits of the rows asked for, in order. Logits are computed in slices of at most 16
+  /// MB. |hidden|, if given, receives hidden states after the last layer of the same rows; without |logits| no logits
+  /// are computed. Errors: invalidArgument (token outside the vocabulary, unknown sequence), resourceExhausted (context
+  /// or KV cache full: steps before it have been done, length() says how far). An error of a sink ends the call.
   Status forward(std::span<const Work> work, const RowSink &logits, const RowSink &hidden = nullptr);
 
   const Program &program() const { return artifact->program(); }
@@ -76,6 +80,7 @@ private:
   struct Slot {
     bool open = false;
     uint32_t length = 0;
+    std::vector<int32_t> tokens; ///< capacity contextTokens
   };
   struct Row {
     uint32_t work, token;

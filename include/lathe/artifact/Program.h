@@ -38,24 +38,27 @@ enum class ItemKind : uint32_t {
 
 /// How items are dealt to n threads.
 enum class ShareKind : uint32_t {
-  contiguous = 0, ///< thread t: [items*t/n, items*(t+1)/n)
+  contiguous = 0,  ///< thread t: [items*t/n, items*(t+1)/n)
   interleaved = 1, ///< thread t: t, t+n, ...
 };
 
 struct Launch {
-  uint32_t kernel = 0;    ///< index into Program.kernels
-  uint32_t firstArg = 0;  ///< into Program.args
+  uint32_t kernel = 0;   ///< index into Program.kernels
+  uint32_t firstArg = 0; ///< into Program.args
   uint32_t argCount = 0;
   ItemKind itemKind = ItemKind::fixed;
   ShareKind shareKind = ShareKind::contiguous;
   uint32_t itemRows = 1;
   uint64_t items = 0;
-  uint32_t barrier = 1;   ///< all threads wait after it
-  uint32_t name = 0;      ///< index into Program.names: layer and op, for profiles ("blk.3.attn_q+k+v")
+  uint32_t barrier = 1; ///< all threads wait after it
+  uint32_t name = 0;    ///< index into Program.names: layer and op, for profiles ("blk.3.attn_q+k+v")
   /// For explain: bytes of weights read, and multiply-adds per row.
   uint64_t weightBytes = 0;
   uint64_t macsPerRow = 0;
   uint64_t bytesPerRow = 0; ///< activation bytes read and written per row
+  /// The same for each (row, KV entry that it sees): attention's work grows with the history.
+  uint64_t bytesPerEntry = 0;
+  uint64_t macsPerEntry = 0;
 };
 
 /// Launches for at most |maxRows| rows; the runtime takes the first bucket that is wide enough.
@@ -74,8 +77,8 @@ struct Entry {
 
 /// One group of layers that share a block table (docs/design.md, "KV specification").
 struct KVGroup {
-  uint32_t kind = 0;       ///< 0 full attention, 1 sliding window
-  uint32_t window = 0;     ///< tokens, for kind 1
+  uint32_t kind = 0;   ///< 0 full attention, 1 sliding window
+  uint32_t window = 0; ///< tokens, for kind 1
   uint32_t pageTokens = 16;
   uint32_t layers = 0;
   uint64_t blockBytes = 0; ///< all layers of the group, K and V
@@ -88,10 +91,11 @@ struct Program {
   uint32_t vocabulary = 0;
   uint32_t hiddenSize = 0;
   uint64_t arenaBytes = 0;
-  uint64_t scratchBytes = 0;  ///< per thread
-  uint64_t logitsOffset = 0;  ///< in the arena: float32 [maxOutRows][logitsStride]
-  uint32_t logitsStride = 0;  ///< floats
-  uint64_t hiddenOffset = 0;  ///< in the arena: float32 [maxRows][hiddenStride], after the last layer, before the last norm
+  uint64_t scratchBytes = 0; ///< per thread
+  uint64_t logitsOffset = 0; ///< in the arena: float32 [maxOutRows][logitsStride]
+  uint32_t logitsStride = 0; ///< floats
+  uint64_t hiddenOffset =
+      0; ///< in the arena: float32 [maxRows][hiddenStride], after the last layer, before the last norm
   uint32_t hiddenStride = 0;
   /// Not 0: the artifact has no WEIGHTS section and the runtime makes this many bytes up from the seed (for
   /// benchmarks; every 16-bit word is a small positive float16, so that no scale is infinite).

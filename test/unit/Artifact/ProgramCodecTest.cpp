@@ -1,8 +1,8 @@
 //===- ProgramCodecTest.cpp -----------------------------------------------===//
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
-#include "SampleProgram.h"
 #include "lathe/artifact/ProgramCodec.h"
+#include "SampleProgram.h"
 #include <functional>
 #include <gtest/gtest.h>
 #include <random>
@@ -19,6 +19,7 @@ TEST(ProgramCodec, RoundTripKeepsEveryField) {
   EXPECT_EQ(back->launches[1].itemKind, ItemKind::perRowChunk);
   EXPECT_EQ(back->launches[1].shareKind, ShareKind::interleaved);
   EXPECT_EQ(back->launches[0].bytesPerRow, 300u);
+  EXPECT_EQ(back->launches[0].macsPerEntry, 500u);
   EXPECT_EQ(back->entries[0].buckets[1].launchCount, 2u);
   EXPECT_EQ(back->kvGroups[1].window, 32u);
   EXPECT_EQ(back->names[1], "blk.0.attn");
@@ -84,8 +85,7 @@ TEST(ProgramCodec, ValidationNamesWhatIsWrong) {
       {"launch 1: expected itemRows in 1..", [](Program &p) { p.launches[1].itemRows = 0; }},
       {"launch 1: expected at most 1048576 items", [](Program &p) { p.launches[1].items = ~uint64_t(0); }},
       {"entry 'step' has no bucket", [](Program &p) { p.entries[0].buckets.clear(); }},
-      {"expected buckets in ascending order, found 1 after 1",
-       [](Program &p) { p.entries[0].buckets[1].maxRows = 1; }},
+      {"expected buckets in ascending order, found 1 after 1", [](Program &p) { p.entries[0].buckets[1].maxRows = 1; }},
       {"entry 'head': launches 2..+2 are outside the list of 3",
        [](Program &p) { p.entries[1].buckets[0].launchCount = 2; }},
       {"the widest bucket has 3 rows, expected maxOutRows = 4",
@@ -108,7 +108,8 @@ TEST(ProgramCodec, RandomDamageNeverCrashes) {
   auto good = encodeProgram(sampleProgram());
   for (int i = 0; i < 20000; ++i) {
     auto bytes = good;
-    for (int n = 1 + random() % 4; n > 0; --n) bytes[random() % bytes.size()] = random() % 3 ? random() : 0xff;
+    for (int n = 1 + random() % 4; n > 0; --n)
+      bytes[random() % bytes.size()] = random() % 3 ? random() : 0xff;
     if (auto got = decodeProgram(bytes); got.ok()) (void)validateProgram(*got, sampleWeightBytes).ok();
   }
 }

@@ -1,0 +1,162 @@
+//===- Bench.cpp - lathe bench --------------------------------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "Limits.h"
+#include "Session.h"
+#include <algorithm>
+#include <cstdio>
+
+namespace lathe::tool {
+using namespace runtime;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+struct BenchFlags {
+  EngineFlags engine;
+  uint64_t prompt = 512, fresh = 128, depth = 0, repeat = 5;
+  std::vector<uint64_t> batches = {1};
+  bool json = false;
+};
+
+double seconds(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  size_t n = values.size();
+  return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+/// Feeds pseudo-random tokens and measures; one row of the report.
+class Bench {
+public:
+  Bench(Engine &engine, uint32_t batch) : engine(engine), sequences(batch) {}
+
+  Status open() {
+    for (SequenceId &s : sequences) {
+      LATHE_ASSIGN_OR_RETURN(s, engine.open());
+    }
+    return Status();
+  }
+  void close() {
+    for (SequenceId s : sequences)
+      engine.close(s);
+  }
+  /// Appends |tokens| to every sequence, all in one call.
+  Status feed(uint64_t tokens, OutputRows output) {
+    std::vector<std::vector<int32_t>> ids(sequences.size());
+    std::vector<Work> work;
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      for (uint64_t t = 0; t < tokens; ++t)
+        ids[i].push_back(draw());
+      work.push_back({sequences[i], ids[i], output});
+    }
+    return engine.forward(work, [](size_t, size_t, std::span<const float>) { return Status(); });
+  }
+  Status toDepth(uint64_t depth) {
+    for (SequenceId s : sequences)
+      engine.truncate(s, static_cast<uint32_t>(depth));
+    uint64_t have = depth; // a sliding window may have emptied a sequence: all start again then
+    for (SequenceId s : sequences)
+      have = std::min<uint64_t>(have, engine.length(s));
+    if (have == depth) return Status();
+    for (SequenceId s : sequences)
+      engine.truncate(s, 0);
+    return feed(depth, OutputRows::none);
+  }
+
+private:
+  int32_t draw() {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return static_cast<int32_t>((state >> 33) % engine.program().vocabulary);
+  }
+  Engine &engine;
+  std::vector<SequenceId> sequences;
+  uint64_t state = 1;
+};
+
+Result<Json> measure(Session &session, const BenchFlags &f, uint64_t batch, const MachineLimits &limits) {
+  Engine &engine = *session.engine;
+  Bench bench(engine, static_cast<uint32_t>(batch));
+  LATHE_RETURN_IF_ERROR(bench.open());
+  std::vector<double> prompt, decode;
+  for (uint64_t round = 0; round <= f.repeat; ++round) { // round 0 warms up
+    if (f.prompt) {
+      LATHE_RETURN_IF_ERROR(bench.toDepth(f.depth));
+      auto begin = std::chrono::steady_clock::now();
+      LATHE_RETURN_IF_ERROR(bench.feed(f.prompt, OutputRows::last));
+      if (round) prompt.push_back(static_cast<double>(f.prompt * batch) / seconds(begin));
+    }
+    if (f.fresh) {
+      LATHE_RETURN_IF_ERROR(bench.toDepth(f.depth));
+      auto begin = std::chrono::steady_clock::now();
+      for (uint64_t i = 0; i < f.fresh; ++i)
+        LATHE_RETURN_IF_ERROR(bench.feed(1, OutputRows::last));
+      if (round) decode.push_back(static_cast<double>(f.fresh * batch) / seconds(begin));
+    }
+  }
+  bench.close();
+  double decodeRate = median(decode);
+  double weights = static_cast<double>(
+      weightBytesOfStep(engine.program(), static_cast<uint32_t>(batch), static_cast<uint32_t>(batch)));
+  double bytes = decodeRate / static_cast<double>(batch) * weights;
+  return Json{{"prompt", f.prompt},
+              {"new", f.fresh},
+              {"depth", f.depth},
+              {"batch", batch},
+              {"prompt_tokens_per_second", median(prompt)},
+              {"decode_tokens_per_second", decodeRate},
+              {"weight_bytes_per_second", bytes},
+              {"read_limit_bytes_per_second", limits.readBytesPerSecond},
+              {"int8_limit_macs_per_second", limits.int8MacsPerSecond},
+              {"threads", engine.executable().threads()},
+              {"variant", artifact::toString(session.artifact->variant())}};
+}
+
+} // namespace
+
+Result<int> benchCommand(const Args &args) {
+  BenchFlags f;
+  Options o("lathe bench FILE.lathe [options]",
+            "Measures tokens per second of prompts and of generation; each figure is the median of the repeats.");
+  o.number("-p, --prompt", "N", "tokens of the prompt, 0: none (default 512)", f.prompt, 0, 1u << 26);
+  o.number("-n, --new", "N", "tokens to generate, 0: none (default 128)", f.fresh, 0, 1u << 26);
+  o.number("-d, --depth", "N", "tokens in the context before each measurement (default 0)", f.depth, 0, 1u << 26);
+  o.numbers("-b, --batch", "N,...", "sequences at one time (default 1)", f.batches, 1, 1024);
+  o.number("-r, --repeat", "N", "repeats (default 5)", f.repeat, 1, 1000);
+  o.flag("--json", "one line of JSON a row", f.json);
+  f.engine.declare(o);
+  Args positional;
+  LATHE_ASSIGN_OR_RETURN(bool go, parseOptions(o, args, positional));
+  if (!go) return 0;
+  LATHE_ASSIGN_OR_RETURN(std::string path, onePositional(positional, "an artifact"));
+
+  uint64_t widest = *std::max_element(f.batches.begin(), f.batches.end());
+  if (!f.engine.context) f.engine.context = f.depth + std::max({f.prompt, f.fresh, uint64_t(1)});
+  LATHE_ASSIGN_OR_RETURN(Session session, Session::open(path, f.engine, static_cast<uint32_t>(widest)));
+  session.engine->close(session.sequence);
+  MachineLimits limits = measureLimits(session.engine->executable().threads(), session.artifact->variant());
+  if (!f.json)
+    std::printf(
+        "%s, %u threads, %s; this machine reads %.1f GB/s and does %.0f billion 8-bit multiply-adds a second\n\n"
+        "prompt     new   depth  batch   prompt tokens/s   new tokens/s   weights GB/s\n",
+        path.c_str(), session.engine->executable().threads(), artifact::toString(session.artifact->variant()),
+        limits.readBytesPerSecond / 1e9, limits.int8MacsPerSecond / 1e9);
+  for (uint64_t batch : f.batches) {
+    LATHE_ASSIGN_OR_RETURN(Json row, measure(session, f, batch, limits));
+    if (f.json)
+      std::printf("%s\n", dumpLine(row).c_str());
+    else
+      std::printf("%6llu  %6llu  %6llu  %5llu   %15.1f   %12.1f   %12.1f\n", static_cast<unsigned long long>(f.prompt),
+                  static_cast<unsigned long long>(f.fresh), static_cast<unsigned long long>(f.depth),
+                  static_cast<unsigned long long>(batch), row["prompt_tokens_per_second"].get<double>(),
+                  row["decode_tokens_per_second"].get<double>(), row["weight_bytes_per_second"].get<double>() / 1e9);
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
+} // namespace lathe::tool

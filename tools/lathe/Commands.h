@@ -1,0 +1,60 @@
+//===- Commands.h - the commands of the driver --------------------*- C++ -*-===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#pragma once
+#include "Options.h"
+#include "runtime/engine/Engine.h"
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace lathe::tool {
+
+using Args = std::vector<std::string>;
+
+// Each takes the arguments after its name and returns the exit code, or an error for main to print.
+Result<int> runCommand(const Args &args);
+Result<int> benchCommand(const Args &args);
+Result<int> evalCommand(const Args &args);
+Result<int> inspectCommand(const Args &args);
+Result<int> explainCommand(const Args &args);
+/// Replaces this process by libexec/lathe-compiler.
+Result<int> compilerCommand(const std::string &command, const Args &args);
+
+/// Options that several commands share.
+struct EngineFlags {
+  uint64_t threads = 0, context = 0;
+  std::string variant;
+  bool pin = false;
+  std::optional<uint64_t> memory;
+  void declare(Options &options);
+  runtime::EngineOptions engineOptions() const;
+};
+
+/// Loads |path|. A GGUF file or a model directory is compiled first, into a cache by content.
+Result<std::shared_ptr<runtime::LoadedArtifact>> openModel(const std::string &path, const EngineFlags &flags);
+/// The compiled form of a model file or directory, from the cache or compiled now.
+Result<std::string> cachedArtifact(const std::string &model);
+/// True for what openModel compiles first.
+bool isModelSource(const std::string &path);
+/// Path of libexec/lathe-compiler beside this program.
+std::string compilerPath();
+
+/// Peak resident memory of this process so far, in bytes.
+uint64_t peakMemory();
+/// Runs |options| over |args|; prints --help and returns false when asked for.
+Result<bool> parseOptions(Options &options, const Args &args, Args &positional);
+/// The one positional argument; an error that says what is expected otherwise.
+Result<std::string> onePositional(const Args &positional, const char *what);
+
+/// Set by Ctrl-C while an answer is generated (see InterruptGuard).
+extern std::atomic<bool> interrupted;
+/// While it lives, Ctrl-C sets |interrupted| instead of ending the process.
+class InterruptGuard {
+public:
+  InterruptGuard();
+  ~InterruptGuard();
+};
+
+} // namespace lathe::tool

@@ -1,0 +1,70 @@
+//===- Common.cpp - what the commands share -----------------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "Commands.h"
+#include <csignal>
+#include <cstdio>
+#include <sys/resource.h>
+
+namespace lathe::tool {
+
+void EngineFlags::declare(Options &options) {
+  options.number("--threads", "N", "threads to work with (default: one per core)", threads, 1, 256);
+  options.number("--ctx", "N", "tokens the context holds (default: what the model was compiled for)", context, 1,
+                 1u << 26);
+  options.text("--variant", "V", "code variant: avx2, avx512 (the best of those), avx512vnni, avx512bf16", variant);
+  options.flag("--pin", "bind each thread to a core", pin);
+  options.number("--memory", "MB", "most memory for KV cache and work space", memory, 1, uint64_t(1) << 32);
+}
+
+runtime::EngineOptions EngineFlags::engineOptions() const {
+  runtime::EngineOptions o;
+  o.threads = static_cast<unsigned>(threads);
+  o.pin = pin;
+  o.contextTokens = static_cast<uint32_t>(context);
+  o.memoryBudget = memory.value_or(0) << 20;
+  return o;
+}
+
+Result<std::shared_ptr<runtime::LoadedArtifact>> openModel(const std::string &path, const EngineFlags &flags) {
+  std::string file = path;
+  if (isModelSource(path)) {
+    LATHE_ASSIGN_OR_RETURN(file, cachedArtifact(path));
+  }
+  return runtime::LoadedArtifact::load(file, {flags.variant});
+}
+
+uint64_t peakMemory() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
+}
+
+Result<bool> parseOptions(Options &options, const Args &args, Args &positional) {
+  LATHE_RETURN_IF_ERROR(options.parse(args, positional));
+  if (!options.helpAsked()) return true;
+  std::fputs(options.helpText().c_str(), stdout);
+  return false;
+}
+
+Result<std::string> onePositional(const Args &positional, const char *what) {
+  if (positional.size() == 1) return positional[0];
+  if (positional.empty()) return makeError(StatusCode::invalidArgument, "expected %s; see '--help'", what);
+  return makeError(StatusCode::invalidArgument, "expected only %s, found also '%s'", what, positional[1].c_str());
+}
+
+std::atomic<bool> interrupted{false};
+
+static struct sigaction previous;
+
+InterruptGuard::InterruptGuard() {
+  interrupted = false;
+  struct sigaction action{};
+  action.sa_handler = [](int) { interrupted = true; };
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, &previous); // no SA_RESTART: a blocked read returns
+}
+
+InterruptGuard::~InterruptGuard() { sigaction(SIGINT, &previous, nullptr); }
+
+} // namespace lathe::tool

@@ -1,0 +1,158 @@
+//===- Explain.cpp - lathe explain --------------------------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "Limits.h"
+#include "Session.h"
+#include <algorithm>
+#include <cstdio>
+#include <map>
+
+namespace lathe::tool {
+using namespace runtime;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+struct ExplainFlags {
+  EngineFlags engine;
+  uint64_t rows = 1, batch = 1, depth = 0, repeat = 20;
+  bool each = false, json = false;
+};
+
+/// What launches of one kernel (or one launch) do in a step.
+struct Figures {
+  uint64_t launches = 0;
+  double bytes = 0, macs = 0, predicted = 0, measured = 0;
+};
+
+/// Bytes and operations of launch |l| in a step of |rows| rows that see |entries| KV entries together.
+Figures workOf(const Launch &l, double rows, double entries, const MachineLimits &limits) {
+  Figures f;
+  f.launches = 1;
+  f.bytes = static_cast<double>(l.weightBytes) + static_cast<double>(l.bytesPerRow) * rows +
+            static_cast<double>(l.bytesPerEntry) * entries;
+  f.macs = static_cast<double>(l.macsPerRow) * rows + static_cast<double>(l.macsPerEntry) * entries;
+  f.predicted =
+      std::max(f.bytes / limits.readBytesPerSecond, f.macs / limits.int8MacsPerSecond) + limits.barrierSeconds;
+  return f;
+}
+
+Result<std::vector<LaunchProfile>> profileSteps(Session &session, const ExplainFlags &f) {
+  Engine &engine = *session.engine;
+  std::vector<SequenceId> sequences = {session.sequence};
+  while (sequences.size() < f.batch) {
+    LATHE_ASSIGN_OR_RETURN(SequenceId s, engine.open());
+    sequences.push_back(s);
+  }
+  std::vector<int32_t> ids(std::max(f.depth, f.rows));
+  for (size_t i = 0; i < ids.size(); ++i)
+    ids[i] = static_cast<int32_t>((i * 2654435761u + 17) % engine.program().vocabulary);
+  RowSink drop = [](size_t, size_t, std::span<const float>) { return Status(); };
+  for (uint64_t round = 0; round < f.repeat + 2; ++round) { // the first two warm up
+    std::vector<Work> fill, step;
+    for (SequenceId s : sequences) {
+      if (engine.truncate(s, static_cast<uint32_t>(f.depth)) < f.depth)
+        fill.push_back(
+            {s, std::span<const int32_t>(ids).subspan(engine.length(s), f.depth - engine.length(s)), OutputRows::none});
+      step.push_back({s, std::span<const int32_t>(ids).first(f.rows), OutputRows::last});
+    }
+    if (!fill.empty()) {
+      engine.executable().setProfiling(false);
+      LATHE_RETURN_IF_ERROR(engine.forward(fill, nullptr));
+      engine.executable().setProfiling(true);
+    }
+    if (round == 2) engine.executable().setProfiling(true);
+    LATHE_RETURN_IF_ERROR(engine.forward(step, drop));
+  }
+  return engine.executable().profile();
+}
+
+} // namespace
+
+Result<int> explainCommand(const Args &args) {
+  ExplainFlags f;
+  Options o(
+      "lathe explain FILE.lathe [options]",
+      "Where the time of a step goes: bytes, operations, and the time they take against what this machine's read\n"
+      "bandwidth and 8-bit arithmetic, measured now, would allow.");
+  o.number("--rows", "N", "tokens of each sequence in the step (default 1; a prompt: 512)", f.rows, 1, 1u << 16);
+  o.number("-b, --batch", "N", "sequences in the step (default 1)", f.batch, 1, 1024);
+  o.number("-d, --depth", "N", "tokens before them (default 0)", f.depth, 0, 1u << 26);
+  o.number("-r, --repeat", "N", "steps to average over (default 20)", f.repeat, 1, 100000);
+  o.flag("--each", "one line a launch, not one a kernel", f.each);
+  o.flag("--json", "one line of JSON a row", f.json);
+  f.engine.declare(o);
+  Args positional;
+  LATHE_ASSIGN_OR_RETURN(bool go, parseOptions(o, args, positional));
+  if (!go) return 0;
+  LATHE_ASSIGN_OR_RETURN(std::string path, onePositional(positional, "an artifact"));
+  if (!f.engine.context) f.engine.context = f.depth + f.rows;
+  LATHE_ASSIGN_OR_RETURN(Session session, Session::open(path, f.engine, static_cast<uint32_t>(f.batch)));
+  const Program &p = session.engine->program();
+  if (f.rows * f.batch > p.maxRows)
+    return makeError(StatusCode::invalidArgument, "expected at most %u rows in a step, found %zu", p.maxRows,
+                     size_t(f.rows * f.batch));
+  MachineLimits limits = measureLimits(session.engine->executable().threads(), session.artifact->variant());
+  LATHE_ASSIGN_OR_RETURN(auto profile, profileSteps(session, f));
+
+  // Launches of the head entry work on the rows with results, one a sequence.
+  std::vector<bool> inHead(p.launches.size());
+  for (const Entry &e : p.entries)
+    for (const Bucket &b : e.buckets)
+      for (uint32_t i = 0; e.name == "head" && i < b.launchCount; ++i)
+        inHead[b.firstLaunch + i] = true;
+  auto rows = static_cast<double>(f.rows * f.batch);
+  double entries = rows * (static_cast<double>(f.depth) + (static_cast<double>(f.rows) + 1) / 2);
+  std::vector<std::pair<std::string, Figures>> lines;
+  std::map<std::string, size_t> index;
+  Figures total;
+  for (const LaunchProfile &launch : profile) {
+    const Launch &l = p.launches[launch.launch];
+    Figures one = workOf(l, inHead[launch.launch] ? static_cast<double>(f.batch) : rows, entries, limits);
+    one.measured = launch.seconds / static_cast<double>(launch.calls);
+    std::string name = f.each ? p.names[l.name] : p.kernels[l.kernel];
+    auto [at, fresh] = index.try_emplace(f.each ? std::to_string(launch.launch) : name, lines.size());
+    if (fresh) lines.emplace_back(name, Figures());
+    for (Figures *sum : {&lines[at->second].second, &total}) {
+      sum->launches += one.launches;
+      sum->bytes += one.bytes;
+      sum->macs += one.macs;
+      sum->predicted += one.predicted;
+      sum->measured += one.measured;
+    }
+  }
+  if (!f.each)
+    std::sort(lines.begin(), lines.end(), [](auto &a, auto &b) { return a.second.measured > b.second.measured; });
+  lines.emplace_back("total", total);
+  if (!f.json)
+    std::printf(
+        "%s: %llu x %llu rows at depth %llu, %u threads, %s; limits: %.1f GB/s, %.0f billion 8-bit multiply-adds/s, "
+        "barrier %.2f us\n\n%-44s %8s %10s %10s %9s %9s %6s %6s %7s\n",
+        path.c_str(), static_cast<unsigned long long>(f.batch), static_cast<unsigned long long>(f.rows),
+        static_cast<unsigned long long>(f.depth), session.engine->executable().threads(),
+        artifact::toString(session.artifact->variant()), limits.readBytesPerSecond / 1e9,
+        limits.int8MacsPerSecond / 1e9, limits.barrierSeconds * 1e6, f.each ? "launch" : "kernel", "launches", "KB",
+        "k mul-add", "predicted", "measured", "ratio", "share", "GB/s");
+  for (const auto &[name, v] : lines) {
+    if (f.json) {
+      Json row = {{f.each ? "launch" : "kernel", name},
+                  {"launches", v.launches},
+                  {"bytes", v.bytes},
+                  {"macs", v.macs},
+                  {"predicted_seconds", v.predicted},
+                  {"measured_seconds", v.measured},
+                  {"share", v.measured / total.measured},
+                  {"read_limit_bytes_per_second", limits.readBytesPerSecond},
+                  {"int8_limit_macs_per_second", limits.int8MacsPerSecond}};
+      std::printf("%s\n", dumpLine(row).c_str());
+    } else {
+      std::printf("%-44s %8llu %10.1f %10.1f %6.1f us %6.1f us %6.2f %5.1f%% %7.1f\n", name.c_str(),
+                  static_cast<unsigned long long>(v.launches), v.bytes / 1e3, v.macs / 1e3, v.predicted * 1e6,
+                  v.measured * 1e6, v.measured / v.predicted, 100 * v.measured / total.measured,
+                  v.bytes / v.measured / 1e9);
+    }
+  }
+  return 0;
+}
+
+} // namespace lathe::tool

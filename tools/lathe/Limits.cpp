@@ -1,0 +1,127 @@
+//===- Limits.cpp ---------------------------------------------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "Limits.h"
+#include "runtime/device/cpu/ThreadTeam.h"
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <immintrin.h>
+#include <sys/mman.h>
+
+namespace lathe::tool {
+namespace {
+
+using runtime::FlagBarrier;
+using runtime::ThreadTeam;
+using Clock = std::chrono::steady_clock;
+
+__attribute__((target("avx512f"))) uint64_t read512(const uint8_t *data, size_t bytes) {
+  __m512i sum[4] = {};
+  for (size_t i = 0; i + 256 <= bytes; i += 256)
+    for (int j = 0; j < 4; ++j)
+      sum[j] = _mm512_xor_si512(sum[j], _mm512_loadu_si512(data + i + 64 * j));
+  return static_cast<uint64_t>(
+      _mm512_reduce_add_epi64(_mm512_add_epi64(_mm512_add_epi64(sum[0], sum[1]), _mm512_add_epi64(sum[2], sum[3]))));
+}
+
+__attribute__((target("avx2"))) uint64_t read256(const uint8_t *data, size_t bytes) {
+  __m256i sum[4] = {};
+  for (size_t i = 0; i + 128 <= bytes; i += 128)
+    for (int j = 0; j < 4; ++j)
+      sum[j] = _mm256_xor_si256(sum[j], _mm256_loadu_si256(reinterpret_cast<const __m256i *>(data + i + 32 * j)));
+  __m256i all = _mm256_add_epi64(_mm256_add_epi64(sum[0], sum[1]), _mm256_add_epi64(sum[2], sum[3]));
+  return static_cast<uint64_t>(_mm256_extract_epi64(all, 0) + _mm256_extract_epi64(all, 3));
+}
+
+// 12 independent chains cover latency times width of every processor that has the instruction. The empty asm keeps the
+// operands opaque, so that nothing is computed ahead.
+__attribute__((target("avx512f,avx512vnni"))) double macs512(int rounds) {
+  __m512i acc[12] = {}, a = _mm512_set1_epi8(1), b = _mm512_set1_epi8(2);
+  for (int i = 0; i < rounds; ++i) {
+    __asm__ volatile("" : "+v"(a), "+v"(b));
+    for (auto &x : acc)
+      x = _mm512_dpbusd_epi32(x, a, b);
+  }
+  for (auto &x : acc)
+    __asm__ volatile("" : : "v"(x));
+  return 12.0 * 64 * rounds;
+}
+
+__attribute__((target("avx2"))) double macs256(int rounds) {
+  __m256i acc[8] = {}, a = _mm256_set1_epi8(1), b = _mm256_set1_epi8(2), one = _mm256_set1_epi16(1);
+  for (int i = 0; i < rounds; ++i) {
+    __asm__ volatile("" : "+x"(a), "+x"(b));
+    for (auto &x : acc)
+      x = _mm256_add_epi32(x, _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), one));
+  }
+  for (auto &x : acc)
+    __asm__ volatile("" : : "x"(x));
+  return 8.0 * 32 * rounds;
+}
+
+struct Work {
+  const uint8_t *data;
+  size_t bytes;
+  bool wide;
+  double macs = 0; ///< of thread 0
+  volatile uint64_t sink = 0;
+};
+
+/// The shortest of |rounds| runs.
+double best(ThreadTeam &team, unsigned threads, int rounds, ThreadTeam::Body body, void *context) {
+  double seconds = 1e9;
+  for (int i = 0; i < rounds; ++i) {
+    auto begin = Clock::now();
+    team.run(threads, false, body, context);
+    seconds = std::min(seconds, std::chrono::duration<double>(Clock::now() - begin).count());
+  }
+  return seconds;
+}
+
+} // namespace
+
+MachineLimits measureLimits(unsigned threads, artifact::Variant variant) {
+  MachineLimits limits;
+  auto team = ThreadTeam::acquire();
+  Work work{nullptr, 192 << 20, variant != artifact::Variant::avx2};
+  void *memory = mmap(nullptr, work.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory != MAP_FAILED) {
+    madvise(memory, work.bytes, MADV_HUGEPAGE);
+    work.data = static_cast<const uint8_t *>(memory);
+    std::fill_n(static_cast<uint8_t *>(memory), work.bytes, uint8_t(1)); // else all pages are one zero page
+    double seconds = best(
+        *team, threads, 8,
+        [](void *context, unsigned t, unsigned n, FlagBarrier &) {
+          auto &w = *static_cast<Work *>(context);
+          size_t begin = w.bytes / n * t, size = w.bytes / n;
+          uint64_t sum = w.wide ? read512(w.data + begin, size) : read256(w.data + begin, size);
+          if (t == 0) w.sink = sum;
+        },
+        &work);
+    limits.readBytesPerSecond = static_cast<double>(work.bytes) / seconds;
+    munmap(memory, work.bytes);
+  }
+  double seconds = best(
+      *team, threads, 8,
+      [](void *context, unsigned t, unsigned, FlagBarrier &) {
+        auto &w = *static_cast<Work *>(context);
+        double macs = w.wide ? macs512(400000) : macs256(200000);
+        if (t == 0) w.macs = macs;
+      },
+      &work);
+  limits.int8MacsPerSecond = work.macs * threads / seconds;
+  constexpr int barriers = 1000;
+  limits.barrierSeconds = best(
+                              *team, threads, 5,
+                              [](void *, unsigned t, unsigned n, FlagBarrier &barrier) {
+                                uint32_t epoch = 0;
+                                for (int i = 0; i < barriers && n > 1; ++i)
+                                  barrier.wait(t, epoch);
+                              },
+                              nullptr) /
+                          barriers;
+  return limits;
+}
+
+} // namespace lathe::tool

@@ -1,0 +1,160 @@
+//===- Run.cpp - lathe run ------------------------------------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "Session.h"
+#include <cstdio>
+#include <iostream>
+#include <unistd.h>
+
+namespace lathe::tool {
+using namespace runtime;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+struct RunFlags {
+  EngineFlags engine;
+  SamplingFlags sampling;
+  std::optional<std::string> prompt, promptIds;
+  std::string system;
+  std::vector<std::string> stops;
+  uint64_t newTokens = UINT32_MAX;
+  bool chat = false, ids = false, json = false, parseSpecial = false, ignoreEnd = false;
+};
+
+Options declare(RunFlags &f) {
+  Options o(
+      "lathe run FILE.lathe [options]",
+      "Continues a text, or answers it with --chat. Without -p: a conversation on a terminal, else the prompt is\n"
+      "read from standard input. FILE may be a GGUF file or a model directory: it is compiled into a cache first.");
+  o.text("-p, --prompt", "TEXT", "the prompt", f.prompt);
+  o.text("--prompt-ids", "1,2,...", "the prompt as token ids", f.promptIds);
+  o.flag("--chat", "put the prompt through the model's chat template", f.chat);
+  o.text("--system", "TEXT", "system message of a chat", f.system);
+  o.number("-n", "N", "new tokens at most (default: until the model ends or the context is full)", f.newTokens, 0,
+           UINT32_MAX);
+  o.texts("--stop", "TEXT", "end when the answer contains TEXT; may be given several times", f.stops);
+  o.flag("--ignore-eos", "go on after the model's end token", f.ignoreEnd);
+  o.flag("--parse-special", "control tokens written in the prompt become tokens", f.parseSpecial);
+  o.heading("Sampling");
+  f.sampling.declare(o);
+  o.heading("Output");
+  o.flag("--ids", "print token ids instead of text", f.ids);
+  o.flag("--json", "print one line of JSON at the end: text, ids, prompt_ids, timings, ...", f.json);
+  o.heading("Machine");
+  f.engine.declare(o);
+  return o;
+}
+
+Result<std::vector<int32_t>> promptTokens(const RunFlags &f, const Session &session) {
+  if (f.promptIds) {
+    LATHE_ASSIGN_OR_RETURN(auto numbers, parseNumbers("--prompt-ids", *f.promptIds, 0, INT32_MAX));
+    return std::vector<int32_t>(numbers.begin(), numbers.end());
+  }
+  LATHE_ASSIGN_OR_RETURN(const TextModel *text, session.needText());
+  std::string prompt = f.prompt ? *f.prompt : std::string(std::istreambuf_iterator<char>(std::cin), {});
+  if (!f.chat) {
+    auto ids = text->encode(prompt, f.parseSpecial);
+    if (ids.empty()) return makeError(StatusCode::invalidArgument, "expected a prompt, found an empty text");
+    return ids;
+  }
+  Json messages = Json::array();
+  if (!f.system.empty()) messages.push_back({{"role", "system"}, {"content", f.system}});
+  messages.push_back({{"role", "user"}, {"content", prompt}});
+  ChatOptions options;
+  options.parseSpecial = f.parseSpecial;
+  return text->encodeChat(messages, options);
+}
+
+/// Without a tokenizer: ids in, ids out.
+Result<Completion> completeIds(Session &session, const CompletionRequest &request, GenerateTimings &timings) {
+  GenerateRequest g;
+  g.sequence = request.sequence;
+  g.prompt = request.prompt;
+  g.sampling = request.sampling;
+  g.maxTokens = request.maxTokens;
+  g.onToken = [&](const Sample &sample) { return request.onToken(sample.token); };
+  GenerateResult result;
+  LATHE_RETURN_IF_ERROR(generate(*session.engine, {&g, 1}, {&result, 1}, &timings));
+  Completion answer;
+  answer.ids = std::move(result.ids);
+  answer.reason = result.reason;
+  return answer;
+}
+
+Result<int> runOnce(const RunFlags &f, Session &session) {
+  CompletionRequest request;
+  request.sequence = session.sequence;
+  LATHE_ASSIGN_OR_RETURN(request.prompt, promptTokens(f, session));
+  SamplingParams base;
+  base.temperature = 0;
+  request.sampling = f.sampling.apply(session.text ? session.text->samplingDefaults() : base);
+  request.maxTokens = static_cast<uint32_t>(f.newTokens);
+  request.stops = f.stops;
+  request.ignoreEnd = f.ignoreEnd;
+  request.continues = !f.chat;
+  bool showIds = f.ids || !session.text, first = true;
+  request.onToken = [&](int32_t id) {
+    if (showIds && !f.json) {
+      std::printf("%s%d", first ? "" : " ", id);
+      std::fflush(stdout);
+    }
+    first = false;
+    return !interrupted;
+  };
+  request.onText = [&](std::string_view piece) {
+    if (!showIds && !f.json) {
+      std::fwrite(piece.data(), 1, piece.size(), stdout);
+      std::fflush(stdout);
+    }
+    return true;
+  };
+  GenerateTimings timings;
+  Completion answer;
+  {
+    InterruptGuard guard;
+    if (session.text) {
+      LATHE_ASSIGN_OR_RETURN(auto answers, complete(*session.engine, *session.text, {&request, 1}, &timings));
+      answer = std::move(answers[0]);
+    } else {
+      LATHE_ASSIGN_OR_RETURN(answer, completeIds(session, request, timings));
+    }
+  }
+  if (f.json) {
+    Json line = {{"text", answer.text},           {"ids", answer.ids},
+                 {"prompt_ids", request.prompt},  {"finish_reason", runtime::toString(answer.reason)},
+                 {"seed", request.sampling.seed}, {"timings", timingsJson(session, timings)}};
+    std::printf("%s\n", dumpLine(line).c_str());
+  } else {
+    std::printf("\n");
+  }
+  std::fflush(stdout);
+  bool sampled = request.sampling.temperature > 0 && !f.sampling.seed;
+  std::fprintf(stderr, "%s%s%s\n", timingsLine(session, timings).c_str(), sampled ? " | seed " : "",
+               sampled ? std::to_string(request.sampling.seed).c_str() : "");
+  return interrupted ? 130 : 0;
+}
+
+} // namespace
+
+Result<int> runCommand(const Args &args) {
+  RunFlags f;
+  Options options = declare(f);
+  Args positional;
+  LATHE_ASSIGN_OR_RETURN(bool go, parseOptions(options, args, positional));
+  if (!go) return 0;
+  LATHE_ASSIGN_OR_RETURN(std::string path, onePositional(positional, "an artifact"));
+  LATHE_ASSIGN_OR_RETURN(Session session, Session::open(path, f.engine));
+  if (f.prompt || f.promptIds || !isatty(0)) return runOnce(f, session);
+  LATHE_ASSIGN_OR_RETURN(const TextModel *text, session.needText());
+  ChatSettings settings;
+  settings.sampling = f.sampling.apply(text->samplingDefaults());
+  settings.maxTokens = static_cast<uint32_t>(f.newTokens);
+  settings.stops = f.stops;
+  settings.system = f.system;
+  settings.parseSpecial = f.parseSpecial;
+  settings.ids = f.ids;
+  return chatLoop(session, std::move(settings));
+}
+
+} // namespace lathe::tool

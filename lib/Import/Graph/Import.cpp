@@ -3,15 +3,17 @@
 //===----------------------------------------------------------------------===//
 #include "lathe/import/Import.h"
 #include "lathe/import/GGUF.h"
+#include "lathe/import/HuggingFace.h"
 #include <sys/stat.h>
 
 namespace lathe {
 
 Result<mlir::OwningOpRef<mlir::ModuleOp>> importModel(mlir::MLIRContext &context, const std::string &path,
                                                       const ImportOptions &options) {
-  struct stat info{};
+  struct stat info {};
   if (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
-    return Status(StatusCode::unsupported, path + ": model directories are not supported yet, only .gguf files are");
+    LATHE_ASSIGN_OR_RETURN(HuggingFaceModel model, HuggingFaceModel::open(path, options));
+    return buildModule(context, model.config, model.weights);
   }
   LATHE_ASSIGN_OR_RETURN(gguf::File file, gguf::File::open(path));
   LATHE_ASSIGN_OR_RETURN(ModelConfig config, readModelConfig(file, options));

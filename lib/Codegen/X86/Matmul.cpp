@@ -1,0 +1,106 @@
+//===- Matmul.cpp - quantized matrix times activations ----------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//
+// A call walks its units of output tiles once per row super-block, and all row blocks of the super-block per unit: a tile
+// is read from memory once and meets activations that stay in L2. The 16 lanes are 16 outputs.
+//===----------------------------------------------------------------------===//
+#include "X86/Matmul.h"
+
+namespace lathe::codegen {
+
+int64_t matmulTilesPerUnit(const MatmulParams &p) { return p.epilogue == MatmulParams::gateUp ? 4 : 1; }
+int64_t matmulUnits(const MatmulParams &p) {
+  int64_t rows = 16 * matmulTilesPerUnit(p);
+  return (p.n + rows - 1) / rows;
+}
+
+KernelCost cost(const MatmulParams &p) {
+  KernelCost c;
+  c.weightBytes = uint64_t(packedBytes(p.type, p.n, p.k));
+  c.macsPerRow = uint64_t(p.n) * uint64_t(p.k);
+  int64_t out = p.epilogue == MatmulParams::gateUp ? activationLayout(p.n / 2, p.outAct, p.outHalves).blockBytes / 16 : 4 * p.n;
+  c.bytesPerRow = uint64_t(activationLayout(p.k, p.act, p.halves).blockBytes / 16 + out + (p.residual ? 4 * p.n : 0));
+  return c;
+}
+
+uint64_t scratchBytes(const MatmulParams &p) {
+  if (!isInt8(p.act)) return MatmulEmitter::dequantizedAt + MatmulEmitter::dequantizedBytes;
+  return p.epilogue == MatmulParams::gateUp ? MatmulEmitter::dequantizedAt : 0;
+}
+
+static LogicalResult verify(ModuleOp module, StringRef symbol, const MatmulParams &p, X86Target target) {
+  auto error = [&]() { return module.emitError() << "matmul '" << symbol << "': "; };
+  PackedLayout w = packedLayout(p.type);
+  if (target.variant == artifact::Variant::none) return error() << "expected an x86 code variant, found 'none'";
+  if (p.n <= 0 || p.k <= 0) return error() << "expected positive n and k, found " << p.n << " and " << p.k;
+  if (packedTileBytes(p.type, p.k) > INT32_MAX || activationLayout(p.k, p.act, p.halves).blockBytes > INT32_MAX)
+    return error() << "k = " << p.k << " is too large for one tile";
+  if (w.floatBytes && isInt8(p.act)) return error() << "expected f32 or bf16 activations for float weights, found int8";
+  if (w.subK == 16 && isInt8(p.act) && !p.halves) return error() << "expected activations with half sums for scales of 16 k";
+  if (p.epilogue == MatmulParams::gateUp) {
+    if (p.n % 64) return error() << "expected a multiple of 64 weight rows for a gate/up epilogue, found " << p.n;
+    if (p.bias || p.residual) return error() << "a gate/up epilogue takes no bias and no residual";
+    if (p.activation != Activation::silu && p.activation != Activation::geluTanh)
+      return error() << "expected silu or gelu_tanh in a gate/up epilogue";
+  } else if (p.outStride < rowStride(p.n) && p.outStride != p.n)
+    return error() << "expected an output stride of at least " << p.n << ", found " << p.outStride;
+  return success();
+}
+
+/// Row |r| of |tiles| (4 tiles of |mb| rows of 16): 32 gates and 32 ups become a group of the next matmul's activations.
+static void gateUpRow(Emitter &e, const MatmulParams &p, const ActivationLayout &l, Value out, Value unit, Value block, int64_t mb, Value r) {
+  Value h[2];
+  for (int i = 0; i < 2; ++i) {
+    Value at = e.at(e.scratch, r, 64);
+    Value gate = e.ld(e.vf, at, i * mb * 64, 64), up = e.ld(e.vf, at, (2 + i) * mb * 64, 64);
+    h[i] = e.fmul(p.activation == Activation::silu ? e.silu(gate) : e.geluTanh(gate), up);
+  }
+  ActivationRow row{e.at(out, block, l.blockBytes), e.c(mb), r};
+  storeActivations(e, l, p.outAct, row, unit, h[0], h[1]);
+}
+
+LogicalResult emitMatmul(ModuleOp module, StringRef symbol, const MatmulParams &p, X86Target target) {
+  if (failed(verify(module, symbol, p, target))) return failure();
+  Emitter e(module, symbol, target);
+  MatmulEmitter m(e, p);
+  const bool gateUp = p.epilogue == MatmulParams::gateUp;
+  const int64_t tileBytes = packedTileBytes(p.type, p.k);
+  Value rows = e.rowCount(p.outRows), activations = e.arg(0), weights = e.arg(1), out = e.arg(2);
+  Value bias = p.bias ? e.arg(3) : Value(), residual = p.residual ? e.arg(3 + p.bias) : Value();
+  ActivationLayout outLayout = gateUp ? activationLayout(p.n / 2, p.outAct, p.outHalves) : ActivationLayout();
+
+  auto store = [&](Value unit, Value block, int64_t mb) {
+    Values y = m.tile(e.at(weights, unit, tileBytes), e.at(activations, block, m.a.blockBytes), mb);
+    Value column = e.shl(unit, 6), at = e.add(column, e.mulc(block, 64 * p.outStride));
+    Value b = bias ? e.ld(e.vf, e.gep(bias, column), 0, 64) : Value();
+    Value to = e.gep(out, at), from = residual ? e.gep(residual, at) : Value();
+    for (int64_t r = 0; r < mb; ++r) {
+      Value v = y[r];
+      if (b) v = e.fadd(v, b);
+      if (from) v = e.fadd(e.ld(e.vf, from, r * 4 * p.outStride, 4), v);
+      e.st(v, to, r * 4 * p.outStride, 4);
+    }
+  };
+  auto gated = [&](Value unit, Value block, int64_t mb) {
+    e.loop(e.c(0), e.c(4), 1, [&](Value t) {
+      Value tile = e.add(e.shl(unit, 2), t);
+      Values y = m.tile(e.at(weights, tile, tileBytes), e.at(activations, block, m.a.blockBytes), mb);
+      for (int64_t r = 0; r < mb; ++r) e.st(y[r], e.at(e.scratch, t, 64 * mb), 64 * r, 64);
+    });
+    e.loop(e.c(0), e.c(mb), 1, [&](Value r) { gateUpRow(e, p, outLayout, out, unit, block, mb, r); });
+  };
+
+  // At most 512 KiB of activations at a time.
+  const int64_t superBlock = std::max<int64_t>(1, (int64_t(512) << 10) / m.a.blockBytes);
+  Value blocks = e.divc(e.addc(rows, 15), 16);
+  e.loop(e.c(0), blocks, superBlock, [&](Value first) {
+    Value last = e.mins(rows, e.mulc(e.addc(first, superBlock), 16));
+    e.items([&](Value unit) {
+      e.rowBlocks(first, last, [&](Value block, int64_t mb) { gateUp ? gated(unit, block, mb) : store(unit, block, mb); });
+    });
+  });
+  e.finish();
+  return success();
+}
+
+} // namespace lathe::codegen

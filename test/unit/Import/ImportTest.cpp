@@ -1,0 +1,95 @@
+// Every family, from its files to logits on the reference interpreter, against test/fixtures/import/make_models.py.
+#include "dialects/LLM/LLM.h"
+#include "lathe/Interpreter/Interpreter.h"
+#include "lathe/import/Import.h"
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+using namespace lathe;
+namespace fs = std::filesystem;
+
+namespace {
+
+const char *const folder = LATHE_SOURCE_DIR "/test/fixtures/import/models/";
+
+/// Largest difference of the interpreter's logits, in units of the largest logit.
+double difference(const std::string &model, const nlohmann::json &expected) {
+  mlir::MLIRContext context;
+  ImportOptions options;
+  options.maxSequence = expected["max_sequence"].get<int64_t>();
+  auto module = importModel(context, model, options);
+  if (!module.ok()) {
+    ADD_FAILURE() << module.status().message();
+    return INFINITY;
+  }
+  (*module)->walk([](llm::KVGroupOp group) {
+    group.setKey(llm::KVFormat::f32);
+    group.setValue(llm::KVFormat::f32);
+  });
+  llm::InterpreterOptions interpreterOptions;
+  interpreterOptions.float64 = true;
+  auto interpreter = llm::Interpreter::create(**module, interpreterOptions);
+  if (mlir::failed(interpreter)) return INFINITY;
+  std::vector<std::vector<int64_t>> tokens = {expected["tokens"].get<std::vector<int64_t>>()};
+  double worst = 0, largest = 0;
+  for (int64_t chunk : {0, 2}) { // all at once, and with a history in the cache
+    (*interpreter)->reset();
+    auto rows = llm::runSequences(**interpreter, tokens, chunk);
+    if (mlir::failed(rows)) return INFINITY;
+    const llm::RowValues &got = rows->front();
+    for (int64_t r = 0; r < got.rows; ++r)
+      for (int64_t c = 0; c < got.cols; ++c) {
+        double value = expected["logits"][r][c].get<double>();
+        largest = std::max(largest, std::abs(value));
+        double off = std::abs(got.values[static_cast<size_t>(r * got.cols + c)] - value);
+        worst = off <= worst ? worst : off; // a NaN stays
+      }
+  }
+  testing::Test::RecordProperty("difference", std::to_string(worst / largest));
+  return worst / largest;
+}
+
+class EveryModel : public testing::TestWithParam<std::string> {};
+
+TEST_P(EveryModel, HasTheLogitsOfTheReference) {
+  std::ifstream file(folder + GetParam() + ".json");
+  nlohmann::json expected = nlohmann::json::parse(file, nullptr, false);
+  ASSERT_FALSE(expected.is_discarded());
+  // Constants (frequencies, epsilon, scales) are float32 in the IR.
+  EXPECT_LT(difference(folder + GetParam(), expected), 2e-6);
+  std::string gguf = folder + GetParam() + ".gguf";
+  if (fs::exists(gguf)) {
+    EXPECT_LT(difference(gguf, expected), 2e-6);
+  }
+}
+
+std::vector<std::string> names() {
+  std::vector<std::string> out;
+  for (const fs::directory_entry &entry : fs::directory_iterator(folder))
+    if (entry.is_directory()) out.push_back(entry.path().filename().string());
+  std::sort(out.begin(), out.end());
+  return out;
+}
+INSTANTIATE_TEST_SUITE_P(Import, EveryModel, testing::ValuesIn(names()), [](const auto &info) {
+  std::string name = info.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+TEST(Import, NamesWhatIsMissing) {
+  mlir::MLIRContext context;
+  EXPECT_EQ(importModel(context, "/nonexistent/model.gguf", {}).status().message(),
+            "cannot open '/nonexistent/model.gguf': No such file or directory");
+  char name[] = "/tmp/lathe-test-XXXXXX";
+  fs::path dir = mkdtemp(name);
+  EXPECT_NE(importModel(context, dir.string(), {}).status().message().find("/config.json': No such file"),
+            std::string::npos);
+  std::ofstream(dir / "config.json") << "{";
+  EXPECT_NE(importModel(context, dir.string(), {}).status().message().find("config.json: not valid JSON at byte"),
+            std::string::npos);
+  fs::remove_all(dir);
+}
+
+} // namespace

@@ -2,7 +2,10 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #include "lathe/InitAll.h"
+#include "dialects/Kernel/Kernel.h"
 #include "dialects/LLM/LLM.h"
+#include "dialects/Plan/Plan.h"
+#include "lathe/Conversion/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -11,8 +14,8 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 void lathe::registerAllDialects(mlir::DialectRegistry &registry) {
-  registry.insert<llm::LLMDialect, mlir::arith::ArithDialect, mlir::func::FuncDialect, mlir::LLVM::LLVMDialect,
+  registry.insert<llm::LLMDialect, kernel::KernelDialect, plan::PlanDialect, mlir::arith::ArithDialect, mlir::func::FuncDialect, mlir::LLVM::LLVMDialect,
                   mlir::math::MathDialect, mlir::scf::SCFDialect, mlir::vector::VectorDialect>();
 }
 
-void lathe::registerAllPasses() {}
+void lathe::registerAllPasses() { registerLatheConversionPasses(); }

@@ -28,7 +28,7 @@ def KernelToPlanPass : Pass<"kernel-to-plan", "::mlir::ModuleOp"> {
   let dependentDialects = ["::lathe::plan::PlanDialect"];
   let options = [
     Option<"maxRows", "max-rows", "int64_t", "512", "rows of one step">,
-    Option<"maxSeq", "max-seq", "int64_t", "0", "positions; 0: the module's llm.max_seq attribute">,
+    Option<"maxSeq", "max-seq", "int64_t", "0", "positions; 0: max_sequence of the module's llm.model attribute">,
     Option<"chunk", "chunk", "int64_t", "256", "tokens of history per attention chunk">,
     Option<"splitRows", "split-rows", "int64_t", "16", "rows up to which attention is split by chunks; 0: never">,
     Option<"logitBytes", "logit-bytes", "int64_t", "16777216", "largest logits buffer">,

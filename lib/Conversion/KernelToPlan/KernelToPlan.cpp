@@ -555,7 +555,8 @@ struct KernelToPlanPass : lathe::impl::KernelToPlanPassBase<KernelToPlanPass> {
     }
     int64_t sequence = maxSeq;
     if (!sequence)
-      if (auto attr = module->getAttrOfType<IntegerAttr>("llm.max_seq")) sequence = attr.getInt();
+      if (auto model = module->getAttrOfType<DictionaryAttr>("llm.model"))
+        if (auto attr = model.getAs<IntegerAttr>("max_sequence")) sequence = attr.getInt();
     if (sequence <= 0) {
       module.emitError() << "expected a positive max-seq, found " << sequence;
       return signalPassFailure();

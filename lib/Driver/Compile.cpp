@@ -1,0 +1,119 @@
+//===- Compile.cpp - `lathe compile` as a function ---------------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "lathe/Driver/Compile.h"
+#include "ModelText.h"
+#include "X86/Compile.h"
+#include "lathe/InitAll.h"
+#include "lathe/import/Import.h"
+#include "mlir/Parser/Parser.h"
+#include "llvm/ADT/SmallString.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include <chrono>
+
+using namespace mlir;
+
+namespace lathe {
+
+Result<std::vector<artifact::Variant>> parseTarget(const std::string &target) {
+  using artifact::Variant;
+  if (target == "x86") return std::vector<Variant>{Variant::avx2, Variant::avx512vnni, Variant::avx512bf16};
+  if (target == "native") {
+    Variant best = codegen::hostVariant();
+    if (best == Variant::none) return makeError(StatusCode::failedPrecondition, "target 'native': this machine has no AVX2, which Lathe needs");
+    return std::vector<Variant>{best};
+  }
+  std::vector<Variant> variants;
+  SmallVector<StringRef> parts;
+  StringRef(target).split(parts, ',');
+  for (StringRef part : parts) {
+    Variant found = Variant::none;
+    for (Variant v : {Variant::avx2, Variant::avx512vnni, Variant::avx512bf16})
+      if (part == codegen::variantName(v)) found = v;
+    if (found == Variant::none) return makeError(StatusCode::invalidArgument, "unknown target '%s', expected x86, native, avx2, avx512vnni or avx512bf16", part.str().c_str());
+    if (!llvm::is_contained(variants, found)) variants.push_back(found);
+  }
+  return variants;
+}
+
+static Status checkChoice(const char *option, const std::string &value, std::initializer_list<const char *> choices) {
+  std::string all;
+  for (const char *choice : choices) {
+    if (value == choice) return Status();
+    all += (all.empty() ? "" : ", ") + std::string(choice);
+  }
+  return makeError(StatusCode::invalidArgument, "%s '%s': expected one of %s", option, value.c_str(), all.c_str());
+}
+
+static Status checkOptions(const CompileOptions &o) {
+  LATHE_RETURN_IF_ERROR(checkChoice("--activations", o.activations, {"auto", "int8", "int8z", "bf16", "f32"}));
+  LATHE_RETURN_IF_ERROR(checkChoice("--kv", o.kv, {"f32", "f16", "bf16", "int8"}));
+  LATHE_RETURN_IF_ERROR(checkChoice("--quantize", o.quantize, {"none", "int8", "int4-g32", "int4-g64", "int4-g128", "int4z-g32", "int4z-g64", "int4z-g128"}));
+  if (o.page < 16 || o.page > 1024 || o.page % 16) return makeError(StatusCode::invalidArgument, "--page: expected a multiple of 16 in 16 .. 1024, found %lld", (long long)o.page);
+  if (o.maxRows < 1 || o.maxRows > 8192) return makeError(StatusCode::invalidArgument, "--max-rows: expected 1 .. 8192, found %lld", (long long)o.maxRows);
+  if (o.maxSeq < 0 || o.maxSeq > (int64_t(1) << 24)) return makeError(StatusCode::invalidArgument, "--max-seq: expected 1 .. 16777216, found %lld", (long long)o.maxSeq);
+  return Status();
+}
+
+static std::string defaultOutput(StringRef model) {
+  while (model.size() > 1 && model.back() == '/')
+    model = model.drop_back();
+  SmallString<128> name(llvm::sys::path::filename(model));
+  for (StringRef extension : {".gguf", ".mlir", ".safetensors"})
+    if (StringRef(name).ends_with(extension)) name.resize(name.size() - extension.size());
+  return (name + ".lathe").str();
+}
+
+Result<CompileResult> compileModel(const CompileRequest &request) {
+  auto start = std::chrono::steady_clock::now();
+  LATHE_RETURN_IF_ERROR(checkOptions(request.options));
+  CompileOptions options = request.options;
+  LATHE_ASSIGN_OR_RETURN(options.variants, parseTarget(request.target));
+  auto progress = [&](StringRef what, uint64_t done = 0, uint64_t all = 0) {
+    if (request.progress) request.progress(what, done, all);
+  };
+
+  DialectRegistry registry;
+  registerAllDialects(registry);
+  MLIRContext context(registry);
+  context.loadAllAvailableDialects();
+  static bool once = (registerAllPasses(), true);
+  (void)once;
+
+  ModelText text;
+  OwningOpRef<ModuleOp> module;
+  if (StringRef(request.model).ends_with(".mlir")) {
+    progress("reading " + request.model);
+    if (!llvm::sys::fs::exists(request.model)) return makeError(StatusCode::notFound, "cannot open '%s'", request.model.c_str());
+    module = parseSourceFile<ModuleOp>(request.model, &context);
+    if (!module) return makeError(StatusCode::invalidArgument, "'%s' is not a valid module", request.model.c_str());
+  } else {
+    if (request.from != Phase::import) return makeError(StatusCode::invalidArgument, "--compile-from needs a .mlir module, found '%s'", request.model.c_str());
+    progress("importing " + request.model);
+    ImportOptions importOptions;
+    importOptions.maxSequence = options.maxSeq;
+    LATHE_ASSIGN_OR_RETURN(module, importModel(context, request.model, importOptions));
+  }
+  LATHE_RETURN_IF_ERROR(readModelText(request.model, request.tokenizer, *module, options, text));
+
+  Phase last = std::min(request.to, Phase::plan);
+  progress("running passes");
+  LATHE_RETURN_IF_ERROR(runPhases(*module, request.from, last, options));
+  CompileResult result;
+  if (request.to != Phase::package) {
+    llvm::raw_string_ostream os(result.text);
+    OpPrintingFlags flags;
+    (*module)->print(os, flags.enableDebugInfo(true, false).useLocalScope());
+    return result;
+  }
+  result.output = request.output.empty() ? defaultOutput(request.model) : request.output;
+  progress("generating code");
+  LATHE_ASSIGN_OR_RETURN(result.package, packageArtifact(*module, text, options, result.output,
+                                                         [&](uint64_t done, uint64_t all) { progress("packing weights", done, all); }));
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+} // namespace lathe

@@ -1,0 +1,112 @@
+//===- lathe-compiler.cpp - the commands of lathe that need the compiler -----===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//
+// `lathe compile ...` starts this program from libexec, so that running an artifact never loads LLVM.
+//===----------------------------------------------------------------------===//
+#include "lathe/Driver/Compile.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/Process.h"
+#include "llvm/Support/raw_ostream.h"
+#include <sys/resource.h>
+#include <thread>
+
+using namespace lathe;
+namespace cl = llvm::cl;
+
+namespace {
+
+cl::OptionCategory category("lathe compile");
+cl::SubCommand compileCommand("compile", "compile a model to one file");
+
+
+
+cl::opt<std::string> model(cl::Positional, cl::Required, cl::desc("MODEL: a .gguf file, a HuggingFace directory, or a .mlir module"), cl::sub(compileCommand), cl::cat(category));
+cl::opt<std::string> output("o", cl::value_desc("FILE"), cl::desc("artifact to write (default: MODEL's name with .lathe)"), cl::sub(compileCommand), cl::cat(category));
+cl::opt<std::string> target("target", cl::init("x86"), cl::value_desc("x86|native|VARIANT,..."), cl::desc("code to put in: x86 = every variant (default), native = the best one of this machine, or avx2,avx512vnni,avx512bf16"), cl::sub(compileCommand), cl::cat(category));
+cl::opt<std::string> quantize("quantize", cl::init("none"), cl::desc("round weights to nearest: none (default), int8, int4-g32, int4-g64, int4-g128, int4z-g32, int4z-g64, int4z-g128"), cl::sub(compileCommand), cl::cat(category));
+cl::opt<std::string> kv("kv", cl::init("f16"), cl::desc("KV cache format: f32, f16 (default), bf16, int8"), cl::sub(compileCommand), cl::cat(category));
+cl::opt<std::string> activations("activations", cl::init("auto"), cl::desc("how activations enter matmuls: auto (default), int8, int8z, bf16, f32"), cl::sub(compileCommand), cl::cat(category));
+cl::opt<int64_t> page("page", cl::init(32), cl::desc("tokens per KV page: 16, 32 (default), 64 or 128"), cl::sub(compileCommand), cl::cat(category));
+cl::opt<int64_t> maxSeq("max-seq", cl::init(0), cl::desc("longest sequence (default: the model's own)"), cl::sub(compileCommand), cl::cat(category));
+cl::opt<int64_t> maxRows("max-rows", cl::init(512), cl::desc("token rows of one step (default 512)"), cl::sub(compileCommand), cl::cat(category));
+cl::opt<int> threads("threads", cl::init(0), cl::desc("threads for compiling (default: all cores)"), cl::sub(compileCommand), cl::cat(category));
+cl::list<std::string> disable("disable", cl::CommaSeparated, cl::value_desc("PASS,..."), cl::desc("fusion passes to leave out, e.g. llm-fuse-glu"), cl::sub(compileCommand), cl::cat(category));
+cl::opt<std::string> compileTo("compile-to", cl::init("package"), cl::value_desc("PHASE"), cl::desc("stop after import, configure, fuse, kernels or plan and print the module"), cl::sub(compileCommand), cl::cat(category));
+cl::opt<std::string> compileFrom("compile-from", cl::init(""), cl::value_desc("PHASE"), cl::desc("MODEL is a .mlir module at the end of this phase"), cl::sub(compileCommand), cl::cat(category));
+cl::opt<std::string> dumpPhases("dump-phases", cl::value_desc("DIR"), cl::desc("write the module after every phase to DIR"), cl::sub(compileCommand), cl::cat(category));
+cl::opt<std::string> tokenizer("tokenizer", cl::value_desc("DIR|FILE"), cl::desc("take tokenizer and chat template from here instead of the model"), cl::sub(compileCommand), cl::cat(category));
+cl::opt<bool> json("json", cl::desc("print the figures as one JSON line"), cl::sub(compileCommand), cl::cat(category));
+cl::opt<bool> quiet("quiet", cl::desc("no progress"), cl::sub(compileCommand), cl::cat(category));
+
+int report(const Status &status) {
+  llvm::errs() << "error: " << status.message() << "\n";
+  return 1;
+}
+
+int runCompile() {
+  CompileRequest request;
+  request.model = model;
+  request.output = output;
+  request.tokenizer = tokenizer;
+  request.target = target;
+  CompileOptions &o = request.options;
+  o.activations = activations, o.kv = kv, o.quantize = quantize, o.page = page, o.maxSeq = maxSeq, o.maxRows = maxRows;
+  o.threads = threads > 0 ? threads : int(std::max(1u, std::thread::hardware_concurrency()));
+  o.disabled.assign(disable.begin(), disable.end());
+  o.dumpDirectory = dumpPhases;
+  auto to = parsePhase(compileTo);
+  if (!to.ok()) return report(to.status());
+  request.to = *to;
+  if (!compileFrom.empty()) {
+    auto from = parsePhase(compileFrom);
+    if (!from.ok()) return report(from.status());
+    request.from = *from;
+  }
+  bool live = !quiet && llvm::sys::Process::StandardErrIsDisplayed();
+  request.progress = [&](llvm::StringRef what, uint64_t done, uint64_t all) {
+    if (quiet) return;
+    if (all && !live) return;
+    llvm::errs() << (live ? "\r\033[K" : "") << "lathe: " << what;
+    if (all) llvm::errs() << llvm::formatv(" {0}%", done * 100 / all);
+    if (!live) llvm::errs() << "\n";
+    if (live && all && done == all) llvm::errs() << "\n";
+  };
+  auto result = compileModel(request);
+  if (!result.ok()) {
+    if (live) llvm::errs() << "\r\033[K";
+    return report(result.status());
+  }
+  if (request.to != Phase::package) {
+    llvm::outs() << result->text;
+    return 0;
+  }
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  double peakMB = usage.ru_maxrss / 1024.0;
+  if (json) {
+    llvm::outs() << llvm::json::Value(llvm::json::Object{{"output", result->output}, {"seconds", result->seconds}, {"code_seconds", result->package.codeSeconds}, {"pack_seconds", result->package.packSeconds},
+                                                         {"peak_rss_mb", peakMB}, {"kernels", result->package.kernels}, {"code_bytes", int64_t(result->package.codeBytes)},
+                                                         {"weight_bytes", int64_t(result->package.weightBytes)}, {"file_bytes", int64_t(result->package.fileBytes)}})
+                 << "\n";
+  } else {
+    llvm::errs() << (live ? "\r\033[K" : "")
+                 << llvm::formatv("lathe: wrote {0}: {1:F1} MB ({2:F1} MB of weights, {3} kernels, {4:F0} KB of code) in {5:F1} s (code {6:F1} s, packing {7:F1} s), peak memory {8:F0} MB\n",
+                                  result->output, result->package.fileBytes / 1e6, result->package.weightBytes / 1e6, result->package.kernels, result->package.codeBytes / 1e3,
+                                  result->seconds, result->package.codeSeconds, result->package.packSeconds, peakMB);
+  }
+  return 0;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  cl::HideUnrelatedOptions(category, compileCommand);
+  cl::ParseCommandLineOptions(argc, argv, "The compiler behind 'lathe compile'.\n");
+  if (compileCommand) return runCompile();
+  llvm::errs() << "error: expected a command: compile\n";
+  return 2;
+}

@@ -199,7 +199,7 @@ def Kernel_FunctionOp : Kernel_Op<"function", [Pure]> {
   let assemblyFormat = "$name $input attr-dict";
 }
 
-def Kernel_YieldOp : Kernel_Op<"yield", [Pure, Terminator, HasParent<"LoopsOp">]> {
+def Kernel_YieldOp : Kernel_Op<"yield", [Pure, Terminator]> {
   let summary = "the element that a loops body computed";
   let description = "See `kernel.loops`.";
   let arguments = (ins F32:$value);

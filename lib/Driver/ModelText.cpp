@@ -21,7 +21,7 @@ std::string fileText(const std::string &directory, const char *name) {
 }
 
 Result<ImportedTokenizer> readTokenizer(const std::string &source) {
-  if (llvm::sys::fs::is_directory(source)) return importTokenizerDirectory(source);
+  if (llvm::sys::fs::is_directory(source)) return makeError(StatusCode::notFound, "tokenizer.json");
   LATHE_ASSIGN_OR_RETURN(auto file, gguf::File::open(source));
   return importTokenizer(file);
 }

@@ -31,17 +31,23 @@ static std::string pipelineOf(Phase phase, const CompileOptions &o) {
   case Phase::package:
     break;
   case Phase::configure:
-    if (o.quantize != "none") add("llm-quantize{type=" + o.quantize + "}");
-    add("llm-set-activations{format=" + o.activations + "}");
+    if (o.quantize != "none") {
+      // int4z-g32 is int4-g32 with a minimum per group.
+      bool asymmetric = StringRef(o.quantize).starts_with("int4z");
+      std::string type = asymmetric ? "int4" + o.quantize.substr(5) : o.quantize;
+      add("llm-quantize{type=" + type + (asymmetric ? " asymmetric=true}" : "}"));
+    }
+    add("func.func(llm-set-activations{format=" + o.activations + "})");
     add("llm-set-kv{key=" + o.kv + " value=" + o.kv + "}");
     add("llm-page-kv{page=" + std::to_string(o.page) + "}");
-    add("canonicalize");
-    add("cse");
+    add("func.func(cse)"); // one llm.angles a step
     break;
   case Phase::fuse:
-    for (const char *pass : {"llm-fuse-glu", "llm-merge-linears", "llm-fuse-norm", "llm-fuse-residual", "llm-fuse-rope-append",
-                             "llm-fuse-activate", "llm-fuse-attention"})
-      if (enabled(pass)) add(pass);
+    if (enabled("llm-merge-linears")) add("llm-merge-linears");
+    // Rotation before the norms: a head norm belongs to its rotation.
+    for (const char *pass : {"llm-fuse-glu", "llm-fuse-activate", "llm-fuse-residual", "llm-fuse-rope-append", "llm-fuse-attention-quantize",
+                             "llm-fuse-norm"})
+      if (enabled(pass)) add("func.func(" + std::string(pass) + ")");
     break;
   case Phase::kernels:
     add("llm-to-kernel");

@@ -12,10 +12,14 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Transforms/Passes.h"
 
 void lathe::registerAllDialects(mlir::DialectRegistry &registry) {
   registry.insert<llm::LLMDialect, kernel::KernelDialect, plan::PlanDialect, mlir::arith::ArithDialect, mlir::func::FuncDialect, mlir::LLVM::LLVMDialect,
                   mlir::math::MathDialect, mlir::scf::SCFDialect, mlir::vector::VectorDialect>();
 }
 
-void lathe::registerAllPasses() { registerLatheConversionPasses(); }
+void lathe::registerAllPasses() {
+  registerLatheConversionPasses();
+  mlir::registerTransformsPasses(); // canonicalize, cse, ...
+}

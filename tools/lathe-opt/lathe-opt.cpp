@@ -3,12 +3,10 @@
 //===----------------------------------------------------------------------===//
 #include "lathe/InitAll.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
-#include "mlir/Transforms/Passes.h"
 
 int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
   lathe::registerAllDialects(registry);
   lathe::registerAllPasses();
-  mlir::registerTransformsPasses();
   return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, "Lathe optimizer driver\n", registry));
 }

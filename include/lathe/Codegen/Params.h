@@ -62,7 +62,7 @@ void visitFields(AttentionParams &p, V &&v) {
   v("q_heads", p.qHeads), v("kv_heads", p.kvHeads), v("head_dim", p.headDim), v("value_dim", p.valueDim), v("scale", p.scale),
       v("softcap", p.softcap), v("window", p.window), v("chunk", p.chunk), v("key", p.k), v("value", p.v), v("page", p.page),
       v("block_stride", p.blockStride), v("head_stride", p.headStride), v("group", p.group), v("q_stride", p.qStride),
-      v("out_stride", p.outStride), v("form", p.form), v("quantize", p.quantize), v("act", p.act), v("halves", p.halves);
+      v("out_stride", p.outStride), v("max_chunks", p.maxChunks), v("form", p.form), v("quantize", p.quantize), v("act", p.act), v("halves", p.halves);
 }
 template <typename V>
 void visitFields(LoopsParams &p, V &&v) {

@@ -482,6 +482,7 @@ private:
     }
     auto buffer = FlatSymbolRefAttr::get(b.getContext(), bufferName(partials[op]));
     p.form = AttentionParams::split;
+    p.maxChunks = llvm::divideCeil(options.maxSeq, options.chunk);
     LaunchSpec l;
     arg(l, op.getQuery()), argKV(l, op.getGroupAttr(), op.getLayer());
     l.args.push_back(buffer), l.offsets.push_back(0);

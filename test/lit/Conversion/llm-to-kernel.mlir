@@ -12,7 +12,7 @@ llm.param @f : tensor<16xf32> = dense<1.0> : tensor<16xf32>
 
 // Each weight once: the tied embedding is the head's weight too.
 // CHECK-DAG: kernel.packed @packed.e params [@e] storage q8_0 n 96 k 64 interleave 0
-// CHECK-DAG: kernel.packed @packed.q params [@q, @q] storage q4_1 n 128 k 64 interleave 32
+// CHECK-DAG: kernel.packed @packed.q.1 params [@q, @q] storage q4_1 n 128 k 64 interleave 32
 // CHECK-DAG: kernel.vector @vector.n params [@n] n 1 k 64
 // CHECK-LABEL: func.func @step(%{{.*}}: !llm.kv)
 func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x96xf32>, !llm.kv) {
@@ -64,7 +64,7 @@ func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x96xf32>, !llm.kv) {
     %z = llm.add %r, %y : tensor<?x64xf32>
     llm.yield %z : tensor<?x64xf32>
   }
-  // CHECK: kernel.matmul {{.*}} weights [@packed.q] columns [0] bias [] glu silu
+  // CHECK: kernel.matmul {{.*}} weights [@packed.q.1] columns [0] bias [] glu silu
   %q1 = llm.quantize %x1 : tensor<?x64xf32> -> tensor<?x64x!llm.act<int8>>
   %g = llm.fused "glu_linear" (%q1, %wq, %wq) : (tensor<?x64x!llm.act<int8>>, tensor<64x64x!llm.q<q4_1>>, tensor<64x64x!llm.q<q4_1>>) -> tensor<?x64x!llm.act<int8>> {
   ^bb0(%i: tensor<?x64x!llm.act<int8>>, %w: tensor<64x64x!llm.q<q4_1>>, %u: tensor<64x64x!llm.q<q4_1>>):
@@ -79,7 +79,7 @@ func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x96xf32>, !llm.kv) {
   // CHECK: kernel.loops
   // CHECK: arith.addf
   %s = llm.select_rows %x3, %b : tensor<?x64xf32>
-  // CHECK: kernel.norm {{.*}} select : !kernel.rows<64, 64> -> !kernel.rows<64, 64, out>
+  // CHECK: kernel.norm {{.*}} select : <64, 64> -> !kernel.rows<64, 64, true>
   %m = llm.rms_norm %s, %n eps 1.0e-5 : tensor<?x64xf32>, tensor<64xf32>
   %mq = llm.quantize %m : tensor<?x64xf32> -> tensor<?x64x!llm.act<int8z>>
   %logits = llm.linear %mq, %e : (tensor<?x64x!llm.act<int8z>>, tensor<96x64x!llm.q<q8_0>>) -> tensor<?x96xf32>

@@ -93,7 +93,8 @@ struct Attention : AttentionCore {
   /// All chunks of rows r0 .. r1-1 of one sequence.
   void run(Value r0, Value r1, Value sequence, Value kvHead) {
     History h = history(arg(1), sequence, kvHead);
-    auto [from, to] = loadQueries(arg(0), r0, r1, kvHead);
+    auto [from, last] = loadQueries(arg(0), r0, r1, kvHead);
+    Value to = last;
     Value n = mulc(sub(r1, r0), heads), bigEnd = mulc(divc(n, big.queries), big.queries);
     loop(mulc(divc(from, p.chunk), p.chunk), to, p.chunk, [&](Value c0) {
       auto keep = [&](Value i, Value query) {
@@ -111,8 +112,11 @@ struct Attention : AttentionCore {
             leS(c0, rangeAt(s.from, query)), {}, [&] { return put(now); },
             [&] { return put(merge({ld(f32, max, 0, 4), ld(f32, sum, 0, 4), loadPieces(out)}, now)); });
       };
-      loop(c(0), bigEnd, big.queries, [&](Value t) { chunk(big, h, t, c(big.queries), c0, keep); });
-      loop(bigEnd, n, small.queries, [&](Value t) { chunk(small, h, t, mins(sub(n, t), c(small.queries)), c0, keep); });
+      loop(c(0), bigEnd, big.queries, [&](Value t) { chunk(big, h, t, c(big.queries), c0, nullptr, keep); });
+      loop(bigEnd, n, small.queries, [&](Value t) {
+        Next next{h, addc(c0, p.chunk), to};
+        chunk(small, h, t, mins(sub(n, t), c(small.queries)), c0, &next, keep);
+      });
     });
     loop(c(0), n, 1, [&](Value query) {
       Value row = add(r0, divc(query, heads)), head = add(mulc(kvHead, heads), remc(query, heads));
@@ -143,8 +147,12 @@ struct Attention : AttentionCore {
       when(ltS(visible(row).first, addc(c0, p.chunk)), [&] {
         History h = history(arg(1), stepInt(offsetof(LatheStep, sequence), row), kvHead);
         loadQueries(arg(0), row, addc(row, 1), kvHead);
+        // The next item of this call is mostly another head or chunk of the same row.
+        Value ahead = add(rest, stride), chunkAhead = mulc(divc(ahead, p.kvHeads), p.chunk);
+        Value to = select(ltS(add(item, stride), end), mins(visible(row).second, addc(chunkAhead, p.chunk)), c(0));
+        Next next{{h.table, at(arg(1), remc(ahead, p.kvHeads), p.headStride)}, chunkAhead, to};
         loop(c(0), c(heads), small.queries, [&](Value t) {
-          chunk(small, h, t, c(small.queries), c0, [&](Value i, Value query) {
+          chunk(small, h, t, c(small.queries), c0, &next, [&](Value i, Value query) {
             Value to = partial(arg(2), row, add(mulc(kvHead, heads), query), chunkIndex);
             st(ld(f32, floatAt(s.chunkMax, i), 0, 4), to, 0, 4);
             st(ld(f32, floatAt(s.chunkSum, i), 0, 4), to, 4, 4);

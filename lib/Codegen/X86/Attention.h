@@ -53,16 +53,24 @@ struct AttentionCore : Emitter {
   };
   History history(Value kvBase, Value sequence, Value kvHead);
 
+  /// The keys that are read after this chunk's values: entries from .. to-1 of another chunk or head; none if to <=
+  /// from.
+  struct Next {
+    History h;
+    Value from, to;
+  };
+
   /// Copies the queries of rows |r0| .. |r1| - 1 into the scratch and notes what they see. Returns {first entry, end}
   /// of all.
   std::pair<Value, Value> loadQueries(Value q, Value r0, Value r1, Value kvHead);
   /// Visible range of a row: {first, end}.
   std::pair<Value, Value> visible(Value row);
 
-  /// Scores, softmax and weighted values of the chunk at |c0| for |n| (a Value <= tile) queries from |t| on; |done|(i,
-  /// query) is called for each query that sees something, its results being at chunkMax/Sum/Out of the i-th place in
-  /// the tile.
-  void chunk(const QueryTile &tile, const History &h, Value t, Value n, Value c0,
+  /// With |next| the chunk is read once and from memory: its values are prefetched while the keys are read, then the
+  /// next keys. Scores, softmax and weighted values of the chunk at |c0| for |n| (a Value <= tile) queries from |t| on;
+  /// |done|(i, query) is called for each query that sees something, its results being at chunkMax/Sum/Out of the i-th
+  /// place in the tile.
+  void chunk(const QueryTile &tile, const History &h, Value t, Value n, Value c0, const Next *next,
              llvm::function_ref<void(Value i, Value query)> done);
 
   Value floatAt(int64_t offset, Value index) { return at(gepc(scratch, offset), index, 4); }
@@ -74,10 +82,12 @@ struct AttentionCore : Emitter {
 
 private:
   Value planeOf(const History &h, Value token);
-  void scores(const QueryTile &tile, const History &h, Value q, Value c0, Value from, Value to);
+  /// The values of a group of 16 tokens.
+  Value valuesOf(Value plane, Value inPage);
+  void scores(const QueryTile &tile, const History &h, Value q, Value c0, Value from, Value to, bool prefetchValues);
   void softmax(Value i, Value c0, Value from, Value to);
   /// chunkOut of |count| queries at place |i| += p * v for tokens from .. to-1, in order.
-  void values(int64_t count, const History &h, Value i, Value c0, Value from, Value to);
+  void values(int64_t count, const History &h, Value i, Value c0, Value from, Value to, const Next *next);
 };
 
 } // namespace lathe::codegen

@@ -68,6 +68,11 @@ Value AttentionCore::planeOf(const History &h, Value token) {
   return at(h.base, block, p.blockStride);
 }
 
+Value AttentionCore::valuesOf(Value plane, Value inPage) {
+  int64_t keyBytes = cachePlaneBytes(p.page, p.headDim, p.k);
+  return gepc(p.page == 16 ? plane : gep(plane, mulc(inPage, p.valueDim * elementBytes(p.v))), keyBytes);
+}
+
 std::pair<Value, Value> AttentionCore::visible(Value row) {
   Value to = addc(stepInt(offsetof(LatheStep, slot), row), 1);
   return {p.window ? maxs(addc(to, -p.window), c(0)) : c(0), to};
@@ -105,16 +110,20 @@ Value AttentionCore::hotExp(Value x) {
   return intrinsic("llvm.x86.avx512.mask.scalef.ps.512", vf, {q, n, q, ci(i16, -1), ci(i32, 4)});
 }
 
-void AttentionCore::scores(const QueryTile &tile, const History &h, Value q, Value c0, Value from, Value to) {
+void AttentionCore::scores(const QueryTile &tile, const History &h, Value q, Value c0, Value from, Value to,
+                           bool prefetchValues) {
   int64_t bytes = elementBytes(p.k), nq = tile.queries, ng = tile.groups, dim = p.headDim;
   int64_t unroll = dim % 8 == 0 ? 8 : dim % 4 == 0 ? 4 : 2;
   Value first = shru(from, 4), end = shru(addc(to, 15), 4), last = addc(end, -1);
+  // Cache lines of a group's values, fetched while its keys are read: the table's order defeats the hardware.
+  int64_t lines = (16 * p.valueDim * elementBytes(p.v) + 63) / 64, perStep = (lines * unroll + dim - 1) / dim;
   loop(first, end, ng, [&](Value g) {
-    SmallVector<Value> key, scale;
+    SmallVector<Value> key, value, scale;
     for (int64_t j = 0; j < ng; ++j) {
       Value token = shl(j ? mins(addc(g, j), last) : g, 4), plane = planeOf(h, token);
       Value inPage = remc(token, p.page);
       key.push_back(p.page == 16 ? plane : gep(plane, mulc(inPage, dim * bytes)));
+      value.push_back(valuesOf(plane, inPage));
       if (p.k == KVFormat::int8) scale.push_back(ld(vf, gep(plane, shl(inPage, 2)), p.page * dim, 4));
     }
     Values acc(nq * ng, splatF(vf, 0));
@@ -124,6 +133,9 @@ void AttentionCore::scores(const QueryTile &tile, const History &h, Value q, Val
       SmallVector<Value> at;
       for (Value k : key)
         at.push_back(gep(k, kOffset));
+      for (int64_t j = 0; prefetchValues && j < ng; ++j)
+        for (int64_t i = 0; i < perStep; ++i)
+          prefetch(gep(value[j], mulc(d, perStep * 64 / unroll)), i * 64);
       for (int64_t u = 0; u < unroll; ++u) {
         SmallVector<Value> k;
         for (int64_t j = 0; j < ng; ++j)
@@ -170,7 +182,7 @@ void AttentionCore::softmax(Value i, Value c0, Value from, Value to) {
   st(sum, floatAt(s.chunkSum, i), 0, 4);
 }
 
-void AttentionCore::values(int64_t count, const History &h, Value i, Value c0, Value from, Value to) {
+void AttentionCore::values(int64_t count, const History &h, Value i, Value c0, Value from, Value to, const Next *next) {
   SmallVector<OutPiece> all = outPieces(p);
   int64_t bytes = elementBytes(p.v), keyBytes = cachePlaneBytes(p.page, p.headDim, p.k);
   // As many accumulators as the registers hold.
@@ -190,12 +202,24 @@ void AttentionCore::values(int64_t count, const History &h, Value i, Value c0, V
           acc.push_back(ld(vec(e.width, f32), out, (q * outLanes + e.kept) * 4, 4));
       acc = loop(shru(from, 4), shru(addc(to, 15), 4), 1, acc, [&](Value g, ValueRange in) {
         Value token = shl(g, 4), plane = planeOf(h, token), inPage = remc(token, p.page);
-        Value rows = gepc(p.page == 16 ? plane : gep(plane, mulc(inPage, p.valueDim * bytes)), keyBytes);
+        Value rows = valuesOf(plane, inPage);
+        // Lines of the keys that come next, a fourth for every four tokens.
+        int64_t lines = next && q0 == 0 && d0 == 0 ? (16 * p.headDim * elementBytes(p.k) + 255) / 256 : 0;
+        Value keys = rows;
+        if (lines) {
+          Value there = add(next->from, sub(token, c0)), some = ltS(there, next->to);
+          there = select(some, there, token);
+          History from{select(some, next->h.table, h.table), select(some, next->h.base, h.base)};
+          keys = planeOf(from, there);
+          if (p.page > 16) keys = gep(keys, mulc(remc(there, p.page), p.headDim * elementBytes(p.k)));
+        }
         Value scales = gepc(gep(plane, shl(inPage, 2)), keyBytes + p.page * p.valueDim);
         Value j0 = maxs(from, token), j1 = mins(to, addc(token, 16)), w = at(weights, sub(token, c0), 4);
         auto step = [&](Value j, int64_t n, ValueRange in) {
           Values a(in.begin(), in.end());
           Value inGroup = sub(j, token), v = at(rows, inGroup, p.valueDim * bytes), weight = at(w, inGroup, 4);
+          for (int64_t i = 0; n == 4 && i < lines; ++i)
+            prefetch(gep(keys, mulc(inGroup, lines * 16)), i * 64);
           for (int64_t u = 0; u < n; ++u) {
             SmallVector<Value> x;
             for (OutPiece e : part) {
@@ -222,7 +246,7 @@ void AttentionCore::values(int64_t count, const History &h, Value i, Value c0, V
     }
 }
 
-void AttentionCore::chunk(const QueryTile &tile, const History &h, Value t, Value n, Value c0,
+void AttentionCore::chunk(const QueryTile &tile, const History &h, Value t, Value n, Value c0, const Next *next,
                           llvm::function_ref<void(Value, Value)> done) {
   Value cEnd = addc(c0, p.chunk);
   // What any and what all queries of the tile see of the chunk.
@@ -238,19 +262,19 @@ void AttentionCore::chunk(const QueryTile &tile, const History &h, Value t, Valu
         when(ltS(from, to), [&] { body(i, query, from, to); });
       });
     };
-    scores(tile, h, at(gepc(scratch, s.q), t, p.headDim * 4), c0, anyFrom, anyTo);
+    scores(tile, h, at(gepc(scratch, s.q), t, p.headDim * 4), c0, anyFrom, anyTo, next);
     eachQuery([&](Value i, Value, Value from, Value to) {
       softmax(i, c0, from, to);
       Value out = at(gepc(scratch, s.chunkOut), i, outLanes * 4);
       for (int64_t d = 0; d < outLanes; d += 16)
         st(splatF(vf, 0), out, d * 4, 64);
       Value left = mins(to, allFrom);
-      when(ltS(from, left), [&] { values(1, h, i, c0, from, left); });
+      when(ltS(from, left), [&] { values(1, h, i, c0, from, left, nullptr); });
     });
-    when(ltS(allFrom, allTo), [&] { values(tile.queries, h, c(0), c0, allFrom, allTo); });
+    when(ltS(allFrom, allTo), [&] { values(tile.queries, h, c(0), c0, allFrom, allTo, next); });
     eachQuery([&](Value i, Value query, Value from, Value to) {
       Value right = maxs(from, allTo);
-      when(ltS(right, to), [&] { values(1, h, i, c0, right, to); });
+      when(ltS(right, to), [&] { values(1, h, i, c0, right, to, nullptr); });
       done(i, query);
     });
   });

@@ -51,6 +51,7 @@ public:
   /// An empty sequence; resourceExhausted when maxSequences are open.
   Result<SequenceId> open();
   void close(SequenceId sequence);
+  bool isOpen(SequenceId sequence) const { return sequence < slots.size() && slots[sequence].open; }
   /// Tokens in the sequence.
   uint32_t length(SequenceId sequence) const { return slots[sequence].length; }
   /// Drops the tokens from |length| on. A sequence with a sliding window that has passed it starts again from 0;

@@ -2,6 +2,7 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #include "runtime/text/Completion.h"
+#include <optional>
 
 namespace lathe::runtime {
 namespace {
@@ -9,37 +10,37 @@ namespace {
 /// The way from tokens to shown text of one answer.
 class Stream {
 public:
-  Stream(const CompletionRequest &request, const TextModel &text, Completion &out)
-      : request(request), out(out), decoder(text.tokenizer(), request.keepSpecial, request.continues),
-        stops(request.stops) {}
+  Stream(const CompletionRequest &request, const TextModel *text, Completion &out)
+      : request(request), out(out), stops(request.stops) {
+    if (text) decoder.emplace(text->tokenizer(), request.keepSpecial, request.continues);
+  }
 
   bool token(int32_t id) {
-    if (request.onToken && !request.onToken(id)) return false;
-    return show(stops.push(decoder.push(id))) && !stops.stopped();
+    bool more = show(id, decoder ? stops.push(decoder->push(id)) : std::string());
+    return more && !stops.stopped();
   }
   void finish() {
-    if (stops.stopped()) {
-      out.reason = FinishReason::stop;
-      return;
-    }
-    show(stops.push(decoder.flush()));
-    if (!stops.stopped()) show(stops.finish());
+    if (stops.stopped()) out.reason = FinishReason::stop;
+    if (!decoder || stops.stopped()) return;
+    std::string rest = stops.push(decoder->flush());
+    if (!stops.stopped()) rest += stops.finish();
+    if (!rest.empty()) show(-1, rest);
   }
 
 private:
-  bool show(const std::string &piece) {
+  bool show(int32_t id, const std::string &piece) {
     out.text += piece;
-    return piece.empty() || !request.onText || request.onText(piece);
+    return !request.onPiece || request.onPiece(id, piece);
   }
   const CompletionRequest &request;
   Completion &out;
-  StreamDecoder decoder;
+  std::optional<StreamDecoder> decoder;
   StopMatcher stops;
 };
 
 } // namespace
 
-Result<std::vector<Completion>> complete(Engine &engine, const TextModel &text,
+Result<std::vector<Completion>> complete(Engine &engine, const TextModel *text,
                                          std::span<const CompletionRequest> requests, GenerateTimings *timings) {
   std::vector<Completion> answers(requests.size());
   std::vector<std::unique_ptr<Stream>> streams;
@@ -53,7 +54,7 @@ Result<std::vector<Completion>> complete(Engine &engine, const TextModel &text,
     g.prompt = r.prompt;
     g.sampling = r.sampling;
     g.maxTokens = r.maxTokens;
-    if (!r.ignoreEnd) g.stopTokens = text.stopTokens();
+    if (text && !r.ignoreEnd) g.stopTokens = text->stopTokens();
     g.onToken = [stream = streams[i].get()](const Sample &sample) { return stream->token(sample.token); };
   }
   LATHE_RETURN_IF_ERROR(generate(engine, generating, results, timings));

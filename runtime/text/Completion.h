@@ -20,10 +20,9 @@ struct CompletionRequest {
   bool ignoreEnd = false;         ///< go on after the model's end tokens
   bool keepSpecial = false;       ///< show control tokens
   bool continues = true;          ///< the answer goes on a text (drops no leading space)
-  /// Called with whole characters as soon as they cannot be part of a stop string. False ends the answer.
-  std::function<bool(std::string_view text)> onText;
-  /// Called with each token before its text. False ends the answer.
-  std::function<bool(int32_t id)> onToken;
+  /// Called for each token, with the text that may be shown now: whole characters that cannot be part of a stop string
+  /// any more, perhaps none. What is held back comes last, with the id -1. False ends the answer.
+  std::function<bool(int32_t id, std::string_view text)> onPiece;
 };
 
 struct Completion {
@@ -33,8 +32,9 @@ struct Completion {
   uint32_t cachedTokens = 0;
 };
 
-/// Generates and decodes for all |requests| together.
-Result<std::vector<Completion>> complete(Engine &engine, const TextModel &text,
+/// Generates and decodes for all |requests| together. Without |text| (null) there are only ids, and neither end tokens
+/// nor stop strings.
+Result<std::vector<Completion>> complete(Engine &engine, const TextModel *text,
                                          std::span<const CompletionRequest> requests,
                                          GenerateTimings *timings = nullptr);
 

@@ -115,6 +115,25 @@ Json TextModel::markAll(const Json &value, int depth) const {
   return copy;
 }
 
+Result<Json> TextModel::parseMessages(std::string_view text) {
+  int depth = 0; // counted before parsing: what is deep is costly to free and to walk
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    char c = text[i];
+    if (quoted && c == '\\') ++i;
+    else if (c == '"') quoted = !quoted;
+    else if (!quoted && (c == '[' || c == '{') && ++depth > maxJsonDepth)
+      return makeError(StatusCode::invalidArgument, "messages: expected at most %d levels of JSON", maxJsonDepth);
+    else if (!quoted && (c == ']' || c == '}')) --depth;
+  }
+  auto messages = Json::parse(text, nullptr, false);
+  if (!messages.is_array()) return Status(StatusCode::invalidArgument, "messages: expected a JSON array of objects");
+  for (size_t i = 0; i < messages.size(); ++i)
+    if (!messages[i].is_object() || !messages[i].contains("role") || !messages[i]["role"].is_string())
+      return makeError(StatusCode::invalidArgument, "messages: expected an object with a 'role' at index %zu", i);
+  return messages;
+}
+
 Result<std::string> TextModel::render(const Json &messages, const ChatOptions &options) const {
   if (!chat)
     return Status(StatusCode::failedPrecondition,

@@ -36,6 +36,9 @@ public:
   std::vector<int32_t> encode(std::string_view text, bool parseSpecial = false) const {
     return words.encode(text, {true, parseSpecial});
   }
+  /// Messages from JSON text: an array of objects, at most 64 levels deep. Errors: invalidArgument.
+  static Result<nlohmann::ordered_json> parseMessages(std::string_view text);
+
   /// The text the template makes of |messages|, an array of {"role": ..., "content": ...}.
   Result<std::string> render(const nlohmann::ordered_json &messages, const ChatOptions &options) const;
   /// The tokens of a conversation.

@@ -69,18 +69,15 @@ private:
     request.maxTokens = settings.maxTokens;
     request.stops = settings.stops;
     request.continues = !session.text->hasTemplate();
-    request.onToken = [&](int32_t id) {
-      if (settings.ids) std::printf("%d ", id);
-      return !interrupted;
-    };
-    request.onText = [&](std::string_view piece) {
+    request.onPiece = [&](int32_t id, std::string_view piece) {
       if (!settings.ids) std::fwrite(piece.data(), 1, piece.size(), stdout);
+      else if (id >= 0) std::printf("%d ", id);
       std::fflush(stdout);
-      return true;
+      return !interrupted;
     };
     GenerateTimings timings;
     InterruptGuard guard;
-    LATHE_ASSIGN_OR_RETURN(auto answers, complete(*session.engine, *session.text, {&request, 1}, &timings));
+    LATHE_ASSIGN_OR_RETURN(auto answers, complete(*session.engine, session.words(), {&request, 1}, &timings));
     std::printf("\n");
     if (answers[0].reason == FinishReason::length &&
         session.engine->length(session.sequence) + 1 >= session.engine->contextTokens())

@@ -66,22 +66,6 @@ Result<std::vector<int32_t>> promptTokens(const RunFlags &f, const Session &sess
   return text->encodeChat(messages, options);
 }
 
-/// Without a tokenizer: ids in, ids out.
-Result<Completion> completeIds(Session &session, const CompletionRequest &request, GenerateTimings &timings) {
-  GenerateRequest g;
-  g.sequence = request.sequence;
-  g.prompt = request.prompt;
-  g.sampling = request.sampling;
-  g.maxTokens = request.maxTokens;
-  g.onToken = [&](const Sample &sample) { return request.onToken(sample.token); };
-  GenerateResult result;
-  LATHE_RETURN_IF_ERROR(generate(*session.engine, {&g, 1}, {&result, 1}, &timings));
-  Completion answer;
-  answer.ids = std::move(result.ids);
-  answer.reason = result.reason;
-  return answer;
-}
-
 Result<int> runOnce(const RunFlags &f, Session &session) {
   CompletionRequest request;
   request.sequence = session.sequence;
@@ -94,31 +78,20 @@ Result<int> runOnce(const RunFlags &f, Session &session) {
   request.ignoreEnd = f.ignoreEnd;
   request.continues = !f.chat;
   bool showIds = f.ids || !session.text, first = true;
-  request.onToken = [&](int32_t id) {
-    if (showIds && !f.json) {
-      std::printf("%s%d", first ? "" : " ", id);
-      std::fflush(stdout);
-    }
+  request.onPiece = [&](int32_t id, std::string_view piece) {
+    if (f.json) return !interrupted;
+    if (!showIds) std::fwrite(piece.data(), 1, piece.size(), stdout);
+    else if (id >= 0) std::printf("%s%d", first ? "" : " ", id);
     first = false;
+    std::fflush(stdout);
     return !interrupted;
-  };
-  request.onText = [&](std::string_view piece) {
-    if (!showIds && !f.json) {
-      std::fwrite(piece.data(), 1, piece.size(), stdout);
-      std::fflush(stdout);
-    }
-    return true;
   };
   GenerateTimings timings;
   Completion answer;
   {
     InterruptGuard guard;
-    if (session.text) {
-      LATHE_ASSIGN_OR_RETURN(auto answers, complete(*session.engine, *session.text, {&request, 1}, &timings));
-      answer = std::move(answers[0]);
-    } else {
-      LATHE_ASSIGN_OR_RETURN(answer, completeIds(session, request, timings));
-    }
+    LATHE_ASSIGN_OR_RETURN(auto answers, complete(*session.engine, session.words(), {&request, 1}, &timings));
+    answer = std::move(answers[0]);
   }
   if (f.json) {
     Json line = {{"text", answer.text},           {"ids", answer.ids},

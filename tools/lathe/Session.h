@@ -28,6 +28,8 @@ struct Session {
   double loadSeconds = 0;
 
   static Result<Session> open(const std::string &path, const EngineFlags &flags, uint32_t sequences = 1);
+  /// The words, or null.
+  const runtime::TextModel *words() const { return text ? &*text : nullptr; }
   /// The words, or an error that says what to do without.
   Result<const runtime::TextModel *> needText() const;
 };

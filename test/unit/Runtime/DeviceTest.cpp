@@ -43,7 +43,7 @@ TEST(ThreadTeam, CallersTakeTurns) {
   int plain = 0; // only ever touched by thread 0 of a run
   auto loop = [&] {
     for (int i = 0; i < 50; ++i)
-      team->run(3, false, [](void *c, unsigned t, unsigned, FlagBarrier &) { *static_cast<int *>(c) += t == 0; }, &plain);
+      team->run(3, false, [](void *c, unsigned t, unsigned, FlagBarrier &) { if (t == 0) ++*static_cast<int *>(c); }, &plain);
   };
   std::thread other(loop);
   loop();

@@ -23,15 +23,16 @@ struct Defaults {
   double epsilon;
   int64_t window; ///< 0: none
   bool tied;
+  std::optional<int64_t> heads, vocabulary; ///< none: must be given
 };
 const Defaults table[] = {
-    {"llama", "LlamaForCausalLM", Family::llama, 2048, 0, 0, 1e-6, 0, false},
-    {"mistral", "MistralForCausalLM", Family::mistral, 131072, 8, 0, 1e-6, 4096, false},
-    {"qwen2", "Qwen2ForCausalLM", Family::qwen2, 32768, 32, 0, 1e-6, 4096, false},
-    {"qwen3", "Qwen3ForCausalLM", Family::qwen3, 32768, 32, 128, 1e-6, 4096, false},
-    {"gemma3_text", "Gemma3ForCausalLM", Family::gemma3, 131072, 4, 256, 1e-6, 4096, true},
-    {"phi3", "Phi3ForCausalLM", Family::phi3, 4096, 0, 0, 1e-5, 0, false},
-    {"gpt2", "GPT2LMHeadModel", Family::gpt2, 1024, 0, 0, 1e-5, 0, true},
+    {"llama", "LlamaForCausalLM", Family::llama, 2048, 0, 0, 1e-6, 0, false, {}, {}},
+    {"mistral", "MistralForCausalLM", Family::mistral, 131072, 8, 0, 1e-6, 4096, false, {}, {}},
+    {"qwen2", "Qwen2ForCausalLM", Family::qwen2, 32768, 32, 0, 1e-6, 4096, false, {}, {}},
+    {"qwen3", "Qwen3ForCausalLM", Family::qwen3, 32768, 32, 128, 1e-6, 4096, false, {}, {}},
+    {"gemma3_text", "Gemma3ForCausalLM", Family::gemma3, 131072, 4, 256, 1e-6, 4096, true, 8, 262208},
+    {"phi3", "Phi3ForCausalLM", Family::phi3, 4096, 0, 0, 1e-5, 0, false, {}, {}},
+    {"gpt2", "GPT2LMHeadModel", Family::gpt2, 1024, 0, 0, 1e-5, 0, true, {}, {}},
 };
 
 std::string supportedTypes() {
@@ -98,11 +99,11 @@ Status Reader::mustBeFalse(const char *name) {
 }
 
 Status Reader::readSizes() {
-  LATHE_ASSIGN_OR_RETURN(config.vocabulary, fields.integer("vocab_size", std::nullopt));
+  LATHE_ASSIGN_OR_RETURN(config.vocabulary, fields.integer("vocab_size", defaults->vocabulary));
   bool gpt2 = config.family == Family::gpt2;
   LATHE_ASSIGN_OR_RETURN(config.hidden, fields.integer(gpt2 ? "n_embd" : "hidden_size", std::nullopt));
   LATHE_ASSIGN_OR_RETURN(int64_t layers, fields.integer(gpt2 ? "n_layer" : "num_hidden_layers", std::nullopt));
-  LATHE_ASSIGN_OR_RETURN(int64_t heads, fields.integer(gpt2 ? "n_head" : "num_attention_heads", std::nullopt));
+  LATHE_ASSIGN_OR_RETURN(int64_t heads, fields.integer(gpt2 ? "n_head" : "num_attention_heads", defaults->heads));
   if (layers < 1 || layers > 4096)
     return Status(StatusCode::invalidArgument, "expected 1 to 4096 layers, found " + std::to_string(layers));
   if (heads < 1 || heads > 65536)
@@ -258,6 +259,9 @@ Result<ModelConfig> Reader::run() {
 } // namespace
 
 Result<ModelConfig> readModelConfig(const json &object, const ImportOptions &options) {
+  // Gemma 3 from 4B on comes with a vision tower; its text model is described by an object of its own.
+  if (object.is_object() && object.value("model_type", json()) == "gemma3" && object.contains("text_config"))
+    return Reader(object["text_config"], options).run();
   return Reader(object, options).run();
 }
 

@@ -119,7 +119,10 @@ bool mayBeIgnored(const ModelConfig &config, const std::string &name) {
     return true;
   if (endsWith(name, ".rotary_emb.inv_freq")) return true;
   if (config.family == Family::gpt2 && (endsWith(name, ".attn.bias") || endsWith(name, ".attn.masked_bias"))) return true;
-  return config.tiedHead && name == "lm_head.weight";
+  if (config.family == Family::gemma3)
+    for (const char *part : {"vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector."})
+      if (name.compare(0, std::string_view(part).size(), part) == 0) return true; // text only
+  return config.tiedHead && (name == "lm_head.weight" || name == "language_model.lm_head.weight");
 }
 
 } // namespace
@@ -277,11 +280,14 @@ Result<WeightMap> WeightMap::fromGGUF(const ModelConfig &config, const gguf::Fil
 
 Result<WeightMap> WeightMap::fromSafetensors(const ModelConfig &config, const safetensors::Model &model) {
   NameTable names = huggingFaceNames(config);
+  // Checkpoints of the bare model lack the prefix; those with a vision tower have a longer one.
   std::string prefix = config.family == Family::gpt2 ? "transformer." : "model.";
+  std::vector<std::string> instead = {""};
+  if (config.family == Family::gemma3) instead = {"", "language_model.model.", "model.language_model."};
   auto lookup = [&](const std::string &name) -> Result<std::optional<TensorRef>> {
     const safetensors::TensorInfo *info = model.tensor(name);
-    // Checkpoints of the bare model lack the prefix.
-    if (!info && name.compare(0, prefix.size(), prefix) == 0) info = model.tensor(name.substr(prefix.size()));
+    for (size_t i = 0; !info && i < instead.size() && name.compare(0, prefix.size(), prefix) == 0; ++i)
+      info = model.tensor(instead[i] + name.substr(prefix.size()));
     if (!info) return std::optional<TensorRef>();
     LATHE_RETURN_IF_ERROR(info->checkUsable());
     StorageType storage = info->dtype == safetensors::DType::f32   ? StorageType::f32

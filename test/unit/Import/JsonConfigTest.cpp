@@ -107,6 +107,19 @@ TEST(JsonConfig, Gemma3) {
   EXPECT_EQ(config->layers[4].rope, 1);
 }
 
+TEST(JsonConfig, Gemma3WithAVisionTowerGivesItsTextModel) {
+  json config = json::parse(R"({"model_type":"gemma3","architectures":["Gemma3ForConditionalGeneration"],"vision_config":{},
+    "text_config":{"model_type":"gemma3_text","hidden_size":2560,"intermediate_size":10240,"num_hidden_layers":34,
+    "sliding_window":1024,"rope_scaling":{"rope_type":"linear","factor":8.0}}})");
+  auto text = read(config);
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_EQ(text->vocabulary, 262208);
+  EXPECT_EQ(text->layers[0].heads, 8);
+  EXPECT_EQ(text->layers[0].kvHeads, 4);
+  EXPECT_DOUBLE_EQ(text->ropes[0].inverseFrequencies[64], 1e-3 / 8);
+  EXPECT_EQ(error({{"model_type", "gemma3"}, {"text_config", 3}}), "expected a JSON object");
+}
+
 TEST(JsonConfig, GPT2) {
   auto config = read(gpt2());
   ASSERT_TRUE(config.ok()) << config.status().message();

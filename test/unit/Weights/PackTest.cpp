@@ -205,6 +205,18 @@ TEST(WeightRows, NamesWhatIsWrong) {
             "tensor 't': expected a vector of f32, f16 or bf16, found q4_0");
 }
 
+TEST(Pack, AFileThatShrinksIsAnError) {
+  Scratch scratch;
+  auto file = scratch.map(std::vector<uint8_t>(64 * 4096, 1));
+  int64_t shape[] = {1024, 64};
+  auto weight = WeightRows::fromFile(file, "w", 0, StorageType::f32, shape);
+  ASSERT_TRUE(weight.ok());
+  fs::resize_file(scratch.dir / "weights", 4096);
+  Status status = packWeight(*weight, {}, [](std::span<const uint8_t>) { return Status(); });
+  EXPECT_EQ(status.code(), StatusCode::dataLoss);
+  EXPECT_NE(status.message().find("became shorter than 262144 bytes"), std::string::npos) << status.message();
+}
+
 TEST(Pack, StopsAtTheSinksErrorAndNamesARowThatCannotBeRounded) {
   WeightRows a = values({64, 64});
   int calls = 0;

@@ -118,7 +118,8 @@ Status Reader::readSizes() {
     LATHE_ASSIGN_OR_RETURN(layer.feedForward, fields.integer("n_inner", 4 * std::min<int64_t>(config.hidden, 1 << 20)));
   } else {
     // null stands for as many as heads, a missing field for the family's number.
-    std::optional<int64_t> kvHeads = object.contains("num_key_value_heads") || !defaults->kvHeads ? heads : defaults->kvHeads;
+    std::optional<int64_t> kvHeads =
+        object.contains("num_key_value_heads") || !defaults->kvHeads ? heads : defaults->kvHeads;
     LATHE_ASSIGN_OR_RETURN(layer.kvHeads, fields.integer("num_key_value_heads", kvHeads));
     LATHE_ASSIGN_OR_RETURN(layer.feedForward, fields.integer("intermediate_size", std::nullopt));
   }
@@ -126,7 +127,8 @@ Status Reader::readSizes() {
   if (gpt2) {
     config.headSize = divided;
   } else {
-    LATHE_ASSIGN_OR_RETURN(config.headSize, fields.integer("head_dim", defaults->headSize ? defaults->headSize : divided));
+    LATHE_ASSIGN_OR_RETURN(config.headSize,
+                           fields.integer("head_dim", defaults->headSize ? defaults->headSize : divided));
   }
   if (config.headSize == divided && (gpt2 || !fields.find("head_dim")) && config.hidden % heads)
     return Status(StatusCode::invalidArgument, "expected a hidden size that is a multiple of the heads, found " +
@@ -157,7 +159,8 @@ Status Reader::readWindows() {
   for (int64_t i = 0; i < count; ++i) {
     bool sliding = true;
     if (types) {
-      std::string type = (*types)[static_cast<size_t>(i)].is_string() ? (*types)[static_cast<size_t>(i)].get<std::string>() : "";
+      std::string type =
+          (*types)[static_cast<size_t>(i)].is_string() ? (*types)[static_cast<size_t>(i)].get<std::string>() : "";
       sliding = type == "sliding_attention";
       if (!sliding && type != "full_attention")
         return Status(StatusCode::unsupported, "'layer_types': " + quoteName(type) +
@@ -179,7 +182,9 @@ Status Reader::readActivation() {
   const char *key = config.family == Family::gpt2     ? "activation_function"
                     : config.family == Family::gemma3 ? "hidden_activation"
                                                       : "hidden_act";
-  std::string fallback = config.family == Family::gpt2 ? "gelu_new" : config.family == Family::gemma3 ? "gelu_pytorch_tanh" : "silu";
+  std::string fallback = config.family == Family::gpt2     ? "gelu_new"
+                         : config.family == Family::gemma3 ? "gelu_pytorch_tanh"
+                                                           : "silu";
   LATHE_ASSIGN_OR_RETURN(std::string name, fields.string(key, fallback));
   const struct {
     const char *name;
@@ -195,8 +200,9 @@ Status Reader::readActivation() {
       config.activation = entry.kind;
       return Status();
     }
-  return Status(StatusCode::unsupported, quoteName(key) + ": " + quoteName(name) +
-                                             " is not supported, only silu, gelu, gelu_new, gelu_pytorch_tanh, relu are");
+  return Status(StatusCode::unsupported,
+                quoteName(key) + ": " + quoteName(name) +
+                    " is not supported, only silu, gelu, gelu_new, gelu_pytorch_tanh, relu are");
 }
 
 Status Reader::readGPT2() {

@@ -1,7 +1,7 @@
 // Every family, from its files to logits on the reference interpreter, against test/fixtures/import/make_models.py.
+#include "lathe/import/Import.h"
 #include "dialects/LLM/LLM.h"
 #include "lathe/Interpreter/Interpreter.h"
-#include "lathe/import/Import.h"
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>

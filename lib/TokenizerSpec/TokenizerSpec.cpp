@@ -2,7 +2,7 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //
 // Encoding: "LTOK", version, then the members in order. Integers are LEB128, strings have their
-// length in front, scores are 4 bytes, ids that may be missing are stored plus one.
+// length in front, scores are 4 or 8 bytes, ids that may be missing are stored plus one.
 //===----------------------------------------------------------------------===//
 #include "lathe/artifact/TokenizerSpec.h"
 #include <algorithm>
@@ -21,10 +21,7 @@ public:
       out += static_cast<char>(value | 0x80);
     out += static_cast<char>(value);
   }
-  template <typename T>
-  void byte(T value) {
-    out += static_cast<char>(value);
-  }
+  template <typename T> void byte(T value) { out += static_cast<char>(value); }
   void text(const std::string &value) {
     number(value.size());
     out += value;
@@ -87,8 +84,7 @@ public:
     if (value > 1) fail("expected a flag of 0 or 1");
     return value == 1;
   }
-  template <typename E>
-  E enumerator(E last) {
+  template <typename E> E enumerator(E last) {
     uint8_t value = byte();
     if (value > static_cast<uint8_t>(last)) {
       fail("an unknown kind");
@@ -103,14 +99,14 @@ public:
     at += size;
     return value;
   }
-  float real() {
-    if (data.size() - at < 4) {
+  template <typename T> T real() {
+    if (data.size() - at < sizeof(T)) {
       fail("cut off");
       return 0;
     }
-    float value;
-    std::memcpy(&value, data.data() + at, 4);
-    at += 4;
+    T value;
+    std::memcpy(&value, data.data() + at, sizeof(T));
+    at += sizeof(T);
     return value;
   }
   std::vector<uint32_t> ids() {
@@ -165,7 +161,7 @@ std::string TokenizerSpec::encode() const {
   w.out.append(magic, sizeof magic);
   w.number(version);
   w.byte(model);
-  for (bool flag : {byteLevel, byteFallback, ignoreMerges, fuseUnknown})
+  for (bool flag : {byteLevel, byteFallback, ignoreMerges, fuseUnknown, floatSums})
     w.byte(flag);
   w.number(pieces.size());
   for (size_t i = 0; i < pieces.size(); ++i) {
@@ -173,8 +169,16 @@ std::string TokenizerSpec::encode() const {
     w.byte(types[i]);
   }
   w.number(scores.size());
-  for (float score : scores)
-    w.out.append(reinterpret_cast<const char *>(&score), 4);
+  // SentencePiece's scores are floats; only models trained elsewhere need more.
+  bool wide = std::any_of(scores.begin(), scores.end(), [](double s) { return static_cast<float>(s) != s; });
+  if (!scores.empty()) w.byte(wide);
+  for (double score : scores) {
+    float narrow = static_cast<float>(score);
+    if (wide)
+      w.out.append(reinterpret_cast<const char *>(&score), 8);
+    else
+      w.out.append(reinterpret_cast<const char *>(&narrow), 4);
+  }
   w.number(merges.size());
   for (const Merge &merge : merges) {
     w.number(merge.left);
@@ -185,7 +189,8 @@ std::string TokenizerSpec::encode() const {
   for (const AddedToken &token : added) {
     w.number(token.id);
     w.text(token.text);
-    w.byte(token.special | token.stripLeft << 1 | token.stripRight << 2 | token.singleWord << 3 | token.normalized << 4);
+    w.byte(token.special | token.stripLeft << 1 | token.stripRight << 2 | token.singleWord << 3 |
+           token.normalized << 4);
   }
   w.number(normalizers.size());
   for (const Normalizer &normalizer : normalizers) {
@@ -228,7 +233,7 @@ Result<TokenizerSpec> TokenizerSpec::decode(std::span<const uint8_t> bytes) {
                      "tokenizer: expected version %u, found %llu; compile the model again with this Lathe", version,
                      static_cast<unsigned long long>(found));
   s.model = r.enumerator(Model::wordPiece);
-  for (bool *flag : {&s.byteLevel, &s.byteFallback, &s.ignoreMerges, &s.fuseUnknown})
+  for (bool *flag : {&s.byteLevel, &s.byteFallback, &s.ignoreMerges, &s.fuseUnknown, &s.floatSums})
     *flag = r.flag();
   size_t n = r.count(2);
   s.pieces.reserve(n);
@@ -237,9 +242,12 @@ Result<TokenizerSpec> TokenizerSpec::decode(std::span<const uint8_t> bytes) {
     s.pieces.push_back(r.text());
     s.types.push_back(r.enumerator(PieceType::byte));
   }
-  s.scores.resize(r.count(4));
-  for (float &score : s.scores)
-    score = r.real();
+  if (size_t scoreCount = r.count(4); scoreCount > 0) {
+    bool wide = r.flag();
+    s.scores.resize(scoreCount);
+    for (double &score : s.scores)
+      score = wide ? r.real<double>() : r.real<float>();
+  }
   s.merges.resize(r.count(3));
   for (Merge &merge : s.merges) {
     merge.left = r.id();

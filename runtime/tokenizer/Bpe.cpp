@@ -54,8 +54,12 @@ public:
   explicit Bpe(const TokenizerSpec &spec) : spec(spec), bytes(bytePieces(spec)) {
     pieces = textPieces(spec);
     merges.reserve(spec.merges.size());
-    for (size_t i = 0; i < spec.merges.size(); ++i)
-      merges.add(spec.merges[i].left, spec.merges[i].right, {static_cast<uint32_t>(i), spec.merges[i].result});
+    for (size_t i = 0; i < spec.merges.size(); ++i) {
+      const TokenizerSpec::Merge &merge = spec.merges[i];
+      // Plain text must not become a control token, whatever a vocabulary says.
+      if (spec.types[merge.result] == TokenizerSpec::PieceType::control) continue;
+      merges.add(merge.left, merge.right, {static_cast<uint32_t>(i), merge.result});
+    }
     if (spec.byteLevel)
       for (unsigned b = 0; b < 256; ++b) {
         char c = static_cast<char>(b);
@@ -127,8 +131,8 @@ private:
         symbols.push_back({0, 0, at, size, id});
         continue;
       }
-      if (spec.byteFallback &&
-          std::all_of(character.begin(), character.end(), [&](char c) { return bytes[static_cast<uint8_t>(c)] >= 0; })) {
+      if (spec.byteFallback && std::all_of(character.begin(), character.end(),
+                                           [&](char c) { return bytes[static_cast<uint8_t>(c)] >= 0; })) {
         for (uint32_t b = 0; b < size; ++b)
           symbols.push_back({0, 0, at + b, 1, bytes[static_cast<uint8_t>(character[b])]});
         continue;
@@ -162,12 +166,12 @@ public:
   explicit ScoredBpe(const TokenizerSpec &spec) : spec(spec), bytes(bytePieces(spec)) {
     pieces = textPieces(spec);
     // The heap compares integers: the place of a score among all of them, best first.
-    std::vector<float> sorted(spec.scores);
-    std::sort(sorted.begin(), sorted.end(), std::greater<float>());
+    std::vector<double> sorted(spec.scores);
+    std::sort(sorted.begin(), sorted.end(), std::greater<double>());
     sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
-    for (float score : spec.scores)
+    for (double score : spec.scores)
       order.push_back(static_cast<uint32_t>(
-          std::lower_bound(sorted.begin(), sorted.end(), score, std::greater<float>()) - sorted.begin()));
+          std::lower_bound(sorted.begin(), sorted.end(), score, std::greater<double>()) - sorted.begin()));
     for (TokenizerSpec::PieceType type : spec.types)
       anyUnused |= type == TokenizerSpec::PieceType::unused;
   }
@@ -193,8 +197,9 @@ public:
       consider(word, symbols, symbol.previous, heap);
       consider(word, symbols, static_cast<int32_t>(top.left), heap);
     }
+    size_t first = out.size();
     for (int32_t i = symbols.empty() ? -1 : 0; i >= 0; i = symbols[i].next)
-      emit(word.substr(symbols[i].first, symbols[i].bytes), symbols[i].id, out, 0);
+      emit(word.substr(symbols[i].first, symbols[i].bytes), symbols[i].id, out, first, 0);
   }
 
 private:
@@ -206,7 +211,8 @@ private:
     if (id >= 0) push(heap, {order[id], static_cast<uint32_t>(left), size, static_cast<uint32_t>(id)});
   }
 
-  void emit(std::string_view text, int32_t id, std::vector<int32_t> &out, unsigned depth) const {
+  /// |first|: where the word's ids start in |out|.
+  void emit(std::string_view text, int32_t id, std::vector<int32_t> &out, size_t first, unsigned depth) const {
     if (id < 0) id = pieces.find(text); // a character that never merged
     if (id >= 0 && (!anyUnused || spec.types[id] != TokenizerSpec::PieceType::unused)) {
       out.push_back(id);
@@ -214,13 +220,13 @@ private:
     }
     // An unused piece is a step towards others but no result: it becomes the two parts that its own
     // merging would have had last.
-    if (id >= 0 && depth < 100 && split(text, out, depth)) return;
+    if (id >= 0 && depth < 100 && split(text, out, first, depth)) return;
     for (char c : text) {
       int32_t byte = bytes[static_cast<uint8_t>(c)];
       if (byte >= 0) {
         out.push_back(byte);
       } else {
-        if (spec.unknown >= 0 && !(spec.fuseUnknown && !out.empty() && out.back() == spec.unknown))
+        if (spec.unknown >= 0 && !(spec.fuseUnknown && out.size() > first && out.back() == spec.unknown))
           out.push_back(spec.unknown);
         return;
       }
@@ -228,7 +234,7 @@ private:
   }
 
   /// Tokenizes |text| without the piece that it is as a whole.
-  bool split(std::string_view text, std::vector<int32_t> &out, unsigned depth) const {
+  bool split(std::string_view text, std::vector<int32_t> &out, size_t first, unsigned depth) const {
     std::vector<Symbol> symbols;
     std::vector<Candidate> heap;
     for (size_t i = 0; i < text.size();) {
@@ -250,7 +256,7 @@ private:
       consider(text, symbols, static_cast<int32_t>(top.left), heap);
     }
     for (int32_t i = 0; i >= 0; i = symbols[i].next)
-      emit(text.substr(symbols[i].first, symbols[i].bytes), symbols[i].id, out, depth + 1);
+      emit(text.substr(symbols[i].first, symbols[i].bytes), symbols[i].id, out, first, depth + 1);
     return true;
   }
 

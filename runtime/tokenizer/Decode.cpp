@@ -32,7 +32,8 @@ void Tokenizer::Impl::appendPiece(int32_t id, bool keepSpecial, bool first, std:
       break;
     }
     size_t at = 0;
-    for (size_t hit; (hit = piece.find(spec.metaspace, at)) != std::string_view::npos; at = hit + spec.metaspace.size()) {
+    for (size_t hit; (hit = piece.find(spec.metaspace, at)) != std::string_view::npos;
+         at = hit + spec.metaspace.size()) {
       out += piece.substr(at, hit - at);
       out += ' ';
     }

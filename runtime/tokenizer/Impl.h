@@ -18,6 +18,7 @@ struct Tokenizer::Impl {
   tokenizer::Trie withSpecial, withoutSpecial, afterNormalization;
   std::vector<std::string> normalizedTexts; ///< keys of afterNormalization
   std::vector<bool> special;                ///< by id
+  bool cutAtSpaces = false;                 ///< words of a metaspace model may be merged one by one
 
   template <typename OnText, typename OnToken>
   void cut(const tokenizer::Trie &special, const tokenizer::Trie &plain, std::string_view text,

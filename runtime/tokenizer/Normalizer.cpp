@@ -11,8 +11,7 @@ using Kind = TokenizerSpec::Normalizer::Kind;
 namespace uc = unicode;
 
 /// Calls |each|(code point or uc::invalid, bytes of it) over |text|.
-template <typename F>
-void forEach(std::string_view text, F each) {
+template <typename F> void forEach(std::string_view text, F each) {
   for (size_t i = 0; i < text.size();) {
     unsigned length;
     uint32_t cp = uc::decode(text, i, length);
@@ -46,11 +45,11 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-std::string stripAccents(std::string_view text) {
+std::string dropCategories(std::string_view text, uint32_t categories) {
   std::string out;
   out.reserve(text.size());
   forEach(text, [&](uint32_t cp, std::string_view bytes) {
-    if (cp == uc::invalid || uc::category(cp) != uc::Category::Mn) out += bytes;
+    if (cp == uc::invalid || !uc::isIn(cp, categories)) out += bytes;
   });
   return out;
 }
@@ -68,12 +67,12 @@ std::string bert(std::string text, uint32_t flags) {
     forEach(text, [&](uint32_t cp, std::string_view bytes) {
       if (flags & 1) {
         if (cp == 0 || cp == 0xfffd || cp == uc::invalid) return;
-        bool blank = cp == '\t' || cp == '\n' || cp == '\r' || uc::isSpace(cp);
-        if (blank) {
+        bool blank = cp == '\t' || cp == '\n' || cp == '\r';
+        if (!blank && uc::isIn(cp, uc::others & ~uc::categoryBit(uc::Category::none))) return;
+        if (blank || uc::isSpace(cp)) {
           out += ' ';
           return;
         }
-        if (uc::isIn(cp, uc::others & ~uc::categoryBit(uc::Category::none))) return;
       }
       if ((flags & 2) && isCjk(cp)) {
         out += ' ';
@@ -85,7 +84,7 @@ std::string bert(std::string text, uint32_t flags) {
     });
     text = std::move(out);
   }
-  if (flags & 4) text = stripAccents(uc::normalize(text, uc::Form::nfd));
+  if (flags & 4) text = dropCategories(uc::normalize(text, uc::Form::nfd), uc::categoryBit(uc::Category::Mn));
   if (flags & 8) text = lower(text);
   return text;
 }
@@ -198,8 +197,8 @@ Status NormalizerChain::init(const std::vector<TokenizerSpec::Normalizer> &steps
       LATHE_ASSIGN_OR_RETURN(step.pattern, Pattern::compile(spec.text));
     }
     if (spec.kind == Kind::charsMap && !CharsMap(spec.text).valid)
-      return makeError(StatusCode::invalidArgument, "expected a compiled characters map, found %zu bytes of something else",
-                       spec.text.size());
+      return makeError(StatusCode::invalidArgument,
+                       "expected a compiled characters map, found %zu bytes of something else", spec.text.size());
     chain.push_back(std::move(step));
   }
   return Status();
@@ -209,14 +208,30 @@ std::string NormalizerChain::apply(std::string text) const {
   for (const Step &step : chain) {
     const TokenizerSpec::Normalizer &spec = *step.spec;
     switch (spec.kind) {
-    case Kind::nfc: text = uc::normalize(text, uc::Form::nfc); break;
-    case Kind::nfd: text = uc::normalize(text, uc::Form::nfd); break;
-    case Kind::nfkc: text = uc::normalize(text, uc::Form::nfkc); break;
-    case Kind::nfkd: text = uc::normalize(text, uc::Form::nfkd); break;
-    case Kind::lowercase: text = lower(text); break;
-    case Kind::stripAccents: text = stripAccents(text); break;
-    case Kind::strip: text = strip(text, spec.flags); break;
-    case Kind::replace: text = replaceAll(text, spec.text, spec.with); break;
+    case Kind::nfc:
+      text = uc::normalize(text, uc::Form::nfc);
+      break;
+    case Kind::nfd:
+      text = uc::normalize(text, uc::Form::nfd);
+      break;
+    case Kind::nfkc:
+      text = uc::normalize(text, uc::Form::nfkc);
+      break;
+    case Kind::nfkd:
+      text = uc::normalize(text, uc::Form::nfkd);
+      break;
+    case Kind::lowercase:
+      text = lower(text);
+      break;
+    case Kind::stripAccents:
+      text = dropCategories(text, uc::marks);
+      break;
+    case Kind::strip:
+      text = strip(text, spec.flags);
+      break;
+    case Kind::replace:
+      text = replaceAll(text, spec.text, spec.with);
+      break;
     case Kind::replacePattern: {
       std::vector<Pattern::Match> matches;
       step.pattern.findAll(text, matches);
@@ -235,9 +250,15 @@ std::string NormalizerChain::apply(std::string text) const {
     case Kind::prepend:
       if (!text.empty()) text.insert(0, spec.text);
       break;
-    case Kind::bert: text = bert(std::move(text), spec.flags); break;
-    case Kind::charsMap: text = mapCharacters(text, spec.text); break;
-    case Kind::mergeSpaces: text = mergeSpaces(text); break;
+    case Kind::bert:
+      text = bert(std::move(text), spec.flags);
+      break;
+    case Kind::charsMap:
+      text = mapCharacters(text, spec.text);
+      break;
+    case Kind::mergeSpaces:
+      text = mergeSpaces(text);
+      break;
     }
   }
   return text;

@@ -63,7 +63,8 @@ Status Splitter::init(const std::vector<Split> &steps) {
       LATHE_ASSIGN_OR_RETURN(step.pattern, Pattern::compile(spec.pattern));
     } else if (spec.kind == Split::Kind::literal ||
                (spec.kind == Split::Kind::metaspace && spec.behavior != Split::Behavior::none)) {
-      if (spec.pattern.empty()) return makeError(StatusCode::invalidArgument, "expected a text to split at, found none");
+      if (spec.pattern.empty())
+        return makeError(StatusCode::invalidArgument, "expected a text to split at, found none");
       LATHE_ASSIGN_OR_RETURN(step.pattern, Pattern::literal(spec.pattern));
     }
     chain.push_back(std::move(step));

@@ -42,13 +42,15 @@ private:
   std::vector<Slot> slots;
 };
 
+/// A word character as `tokenizers` has it where it asks for whole words.
 bool isWordAt(std::string_view text, size_t at) {
   if (at >= text.size()) return false;
   unsigned length;
   uint32_t cp = unicode::decode(text, at, length);
-  return cp != unicode::invalid &&
-         (unicode::isIn(cp, unicode::letters | unicode::marks | unicode::categoryBit(unicode::Category::Nd) |
-                                unicode::categoryBit(unicode::Category::Pc)));
+  constexpr uint32_t categories = unicode::letters | unicode::marks | unicode::categoryBit(unicode::Category::Nd) |
+                                  unicode::categoryBit(unicode::Category::Nl) |
+                                  unicode::categoryBit(unicode::Category::Pc);
+  return cp != unicode::invalid && (unicode::isIn(cp, categories) || cp == 0x200c || cp == 0x200d);
 }
 bool isWordBefore(std::string_view text, size_t at) {
   if (at == 0) return false;
@@ -82,6 +84,38 @@ size_t spaceAfter(std::string_view text, size_t at) {
   return at - begin;
 }
 
+/// Does no merge go across the start of a space mark that follows something else? Then text may be cut
+/// there before it is merged, and words repeat.
+bool mayCutAtSpaces(const TokenizerSpec &spec) {
+  using Type = TokenizerSpec::PieceType;
+  bool merging =
+      spec.model == TokenizerSpec::Model::scoredBpe || (spec.model == TokenizerSpec::Model::bpe && !spec.byteLevel);
+  if (!merging || spec.metaspace.empty() || !spec.endOfWord.empty() || spec.ignoreMerges ||
+      !unicode::isValid(spec.metaspace))
+    return false;
+  bool markIsPiece = false; // or unknown tokens could be fused across it
+  for (size_t id = 0; id < spec.pieces.size(); ++id) {
+    if (spec.types[id] != Type::normal && spec.types[id] != Type::unused && spec.types[id] != Type::userDefined)
+      continue;
+    std::string_view piece = spec.pieces[id];
+    markIsPiece |= piece == spec.metaspace && spec.types[id] == Type::normal;
+    size_t start = 0;
+    while (piece.substr(start).starts_with(spec.metaspace))
+      start += spec.metaspace.size();
+    if (piece.find(spec.metaspace, start) != std::string_view::npos) return false;
+  }
+  return markIsPiece;
+}
+
+/// Bytes of the first word: space marks, then everything up to the next one.
+size_t wordEnd(std::string_view text, std::string_view mark) {
+  size_t at = 0;
+  while (text.substr(at).starts_with(mark))
+    at += mark.size();
+  size_t end = text.find(mark, at);
+  return end == std::string_view::npos ? text.size() : end;
+}
+
 } // namespace
 
 Tokenizer::Tokenizer(std::unique_ptr<Impl> i) : impl(std::move(i)) {}
@@ -97,11 +131,20 @@ Result<Tokenizer> Tokenizer::create(TokenizerSpec spec) {
   LATHE_RETURN_IF_ERROR(impl->normalizers.init(s.normalizers).at("tokenizer"));
   LATHE_RETURN_IF_ERROR(impl->splitter.init(s.splits).at("tokenizer"));
   switch (s.model) {
-  case TokenizerSpec::Model::bpe: impl->model = makeBpe(s); break;
-  case TokenizerSpec::Model::scoredBpe: impl->model = makeScoredBpe(s); break;
-  case TokenizerSpec::Model::unigram: impl->model = makeUnigram(s); break;
-  case TokenizerSpec::Model::wordPiece: impl->model = makeWordPiece(s); break;
+  case TokenizerSpec::Model::bpe:
+    impl->model = makeBpe(s);
+    break;
+  case TokenizerSpec::Model::scoredBpe:
+    impl->model = makeScoredBpe(s);
+    break;
+  case TokenizerSpec::Model::unigram:
+    impl->model = makeUnigram(s);
+    break;
+  case TokenizerSpec::Model::wordPiece:
+    impl->model = makeWordPiece(s);
+    break;
   }
+  impl->cutAtSpaces = mayCutAtSpaces(s);
   impl->special.resize(s.pieces.size());
   for (size_t id = 0; id < s.pieces.size(); ++id)
     impl->special[id] = s.types[id] == TokenizerSpec::PieceType::control;
@@ -144,8 +187,8 @@ void Tokenizer::Impl::cut(const Trie &special, const Trie &plain, std::string_vi
       const TokenizerSpec::AddedToken &token = spec.added[index];
       if (token.singleWord && (isWordBefore(text, at) || isWordAt(text, i + 1))) continue;
       if (token.special && allowed &&
-          std::find(allowed->begin() + static_cast<ptrdiff_t>(at), allowed->begin() + static_cast<ptrdiff_t>(i + 1), 0) !=
-              allowed->begin() + static_cast<ptrdiff_t>(i + 1))
+          std::find(allowed->begin() + static_cast<ptrdiff_t>(at), allowed->begin() + static_cast<ptrdiff_t>(i + 1),
+                    0) != allowed->begin() + static_cast<ptrdiff_t>(i + 1))
         continue;
       found = index;
       end = i + 1;
@@ -195,15 +238,23 @@ std::vector<int32_t> Tokenizer::encode(const std::vector<TextPiece> &pieces, boo
   std::vector<Splitter::Piece> words;
   auto onWords = [&](std::string segment, bool isFirst) {
     impl->splitter.apply(segment, isFirst, words);
-    for (const Splitter::Piece &word : words)
-      cache.encode(*impl->model, std::string_view(segment).substr(word.first, word.last - word.first), scratch, out);
+    for (const Splitter::Piece &word : words) {
+      std::string_view rest = std::string_view(segment).substr(word.first, word.last - word.first);
+      while (impl->cutAtSpaces && !rest.empty()) {
+        size_t end = wordEnd(rest, spec.metaspace);
+        cache.encode(*impl->model, rest.substr(0, end), scratch, out);
+        rest.remove_prefix(end);
+      }
+      if (!rest.empty()) cache.encode(*impl->model, rest, scratch, out);
+    }
   };
   auto onToken = [&](uint32_t id) { out.push_back(static_cast<int32_t>(id)); };
   auto onText = [&](std::string_view part, bool isFirst) {
     std::string normalized = impl->normalizers.apply(std::string(part));
     if (impl->afterNormalization.empty()) return onWords(std::move(normalized), isFirst);
-    impl->cut(impl->afterNormalization, impl->afterNormalization, normalized, nullptr,
-              [&](std::string_view rest, bool restFirst) { onWords(std::string(rest), isFirst && restFirst); }, onToken);
+    impl->cut(
+        impl->afterNormalization, impl->afterNormalization, normalized, nullptr,
+        [&](std::string_view rest, bool restFirst) { onWords(std::string(rest), isFirst && restFirst); }, onToken);
   };
   const Trie &special = none ? impl->withoutSpecial : impl->withSpecial;
   impl->cut(special, impl->withoutSpecial, text, allowed.empty() ? nullptr : &allowed, onText, onToken);

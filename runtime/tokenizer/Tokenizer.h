@@ -77,9 +77,9 @@ private:
   std::string complete(bool last);
   const Tokenizer *tokenizer;
   bool keepSpecial;
-  bool started = false;  ///< a word came before (wordPiece)
-  uint32_t strip;        ///< leading spaces still to drop
-  std::string held;      ///< bytes of an unfinished character
+  bool started = false; ///< a word came before (wordPiece)
+  uint32_t strip;       ///< leading spaces still to drop
+  std::string held;     ///< bytes of an unfinished character
 };
 
 } // namespace lathe

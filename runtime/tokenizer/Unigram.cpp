@@ -15,14 +15,15 @@ class Unigram : public Model {
 public:
   explicit Unigram(const TokenizerSpec &spec) : spec(spec), bytes(bytePieces(spec)) {
     std::vector<Trie::Key> keys;
-    float worst = std::numeric_limits<float>::max();
+    constexpr double none = std::numeric_limits<double>::max();
+    double worst = none;
     for (uint32_t id = 0; id < spec.pieces.size(); ++id) {
       if (spec.types[id] != Type::normal && spec.types[id] != Type::userDefined) continue;
       keys.push_back({spec.pieces[id], id});
       if (spec.types[id] == Type::normal) worst = std::min(worst, spec.scores[id]);
     }
-    if (worst == std::numeric_limits<float>::max()) worst = 0;
-    unknownScore = static_cast<double>(worst) - 10.0;
+    if (worst == none) worst = 0;
+    unknownScore = worst - 10.0;
     trie.build(std::move(keys));
   }
 
@@ -42,12 +43,12 @@ public:
         uint32_t id = trie.value(node);
         if (id == Trie::none) continue;
         size_t end = i + 1;
-        double score = base + (spec.types[id] == Type::userDefined ? 0.0 : static_cast<double>(spec.scores[id]));
+        double score = add(base, spec.types[id] == Type::userDefined ? 0.0 : spec.scores[id]);
         if (score > best[end].score) best[end] = {score, static_cast<uint32_t>(at), static_cast<int32_t>(id)};
         single |= end - at == size;
       }
-      if (!single && base + unknownScore > best[at + size].score)
-        best[at + size] = {base + unknownScore, static_cast<uint32_t>(at), -1};
+      if (double score = add(base, unknownScore); !single && score > best[at + size].score)
+        best[at + size] = {score, static_cast<uint32_t>(at), -1};
       at += size;
     }
     size_t first = out.size();
@@ -74,9 +75,12 @@ public:
   }
 
 private:
+  double add(double a, double b) const {
+    return spec.floatSums ? static_cast<double>(static_cast<float>(a) + static_cast<float>(b)) : a + b;
+  }
   bool fallback(std::string_view character) const {
-    return spec.byteFallback && std::all_of(character.begin(), character.end(),
-                                            [&](char c) { return bytes[static_cast<uint8_t>(c)] >= 0; });
+    return spec.byteFallback &&
+           std::all_of(character.begin(), character.end(), [&](char c) { return bytes[static_cast<uint8_t>(c)] >= 0; });
   }
   const TokenizerSpec &spec;
   std::vector<int32_t> bytes;

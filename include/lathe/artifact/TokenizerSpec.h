@@ -46,14 +46,17 @@ struct TokenizerSpec {
 
   struct Normalizer {
     enum class Kind : uint8_t {
-      nfc = 0, nfd = 1, nfkc = 2, nfkd = 3,
+      nfc = 0,
+      nfd = 1,
+      nfkc = 2,
+      nfkd = 3,
       lowercase = 4,
-      stripAccents = 5, ///< drops category Mn
+      stripAccents = 5, ///< drops marks (categories M)
       strip = 6,        ///< white space at the left (flag 1) and right (flag 2) end
       replace = 7,      ///< |text| by |with|
       replacePattern = 8,
       prepend = 9,      ///< |text|, unless the segment is empty
-      bert = 10,        ///< flags: 1 clean, 2 spaces around CJK, 4 strip accents, 8 lower case
+      bert = 10,        ///< flags: 1 clean, 2 spaces around CJK, 4 strip accents (Mn), 8 lower case
       charsMap = 11,    ///< SentencePiece's compiled map in |text|
       mergeSpaces = 12, ///< runs of U+0020 become one; none at the ends
     };
@@ -70,7 +73,14 @@ struct TokenizerSpec {
       metaspace = 3,   ///< U+0020 becomes |pattern|; prefix and split as |prefix| and |behavior| say
     };
     /// What becomes of a match; isolated: a piece of its own.
-    enum class Behavior : uint8_t { isolated = 0, removed = 1, withPrevious = 2, withNext = 3, contiguous = 4, none = 5 };
+    enum class Behavior : uint8_t {
+      isolated = 0,
+      removed = 1,
+      withPrevious = 2,
+      withNext = 3,
+      contiguous = 4,
+      none = 5
+    };
     enum class Prefix : uint8_t { never = 0, first = 1, always = 2 };
     Kind kind = Kind::pattern;
     Behavior behavior = Behavior::isolated;
@@ -91,12 +101,13 @@ struct TokenizerSpec {
   bool byteFallback = false; ///< a character without a piece becomes byte pieces
   bool ignoreMerges = false; ///< bpe: a word that is a piece is that piece, whatever the merges say
   bool fuseUnknown = false;  ///< neighbouring unknown tokens become one
+  bool floatSums = false;    ///< unigram: sums of scores are rounded to float32, as SentencePiece does; else float64
 
   /// By id: the bytes that the piece stands for ("\xE2\x96\x81the", " the" in a byte-level model; byte
   /// pieces of other models one byte).
   std::vector<std::string> pieces;
   std::vector<PieceType> types; ///< as many as pieces
-  std::vector<float> scores;    ///< as many as pieces, or none
+  std::vector<double> scores;   ///< as many as pieces, or none
   std::vector<Merge> merges;
   std::vector<AddedToken> added;
   std::vector<Normalizer> normalizers;
@@ -107,9 +118,9 @@ struct TokenizerSpec {
   uint32_t maxWordCharacters = 100; ///< wordPiece: longer words are unknown
 
   Decoder decoder = Decoder::byteLevel;
-  std::string metaspace;       ///< of Decoder::metaspace
-  uint32_t stripStart = 0;     ///< spaces dropped at the start of decoded text
-  bool cleanUp = false;        ///< wordPiece: no space before punctuation
+  std::string metaspace;   ///< of Decoder::metaspace
+  uint32_t stripStart = 0; ///< spaces dropped at the start of decoded text
+  bool cleanUp = false;    ///< wordPiece: no space before punctuation
 
   /// Ids put around a text when special tokens are asked for: [bos], [eos], or what a template says.
   std::vector<uint32_t> prefix, suffix;

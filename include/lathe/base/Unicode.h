@@ -17,7 +17,36 @@ inline constexpr uint32_t limit = 0x110000; ///< one past the last code point
 
 /// General category; `none` (Cn) is what is not assigned.
 enum class Category : uint8_t {
-  none, Lu, Ll, Lt, Lm, Lo, Mn, Mc, Me, Nd, Nl, No, Pc, Pd, Ps, Pe, Pi, Pf, Po, Sm, Sc, Sk, So, Zs, Zl, Zp, Cc, Cf, Cs, Co
+  none,
+  Lu,
+  Ll,
+  Lt,
+  Lm,
+  Lo,
+  Mn,
+  Mc,
+  Me,
+  Nd,
+  Nl,
+  No,
+  Pc,
+  Pd,
+  Ps,
+  Pe,
+  Pi,
+  Pf,
+  Po,
+  Sm,
+  Sc,
+  Sk,
+  So,
+  Zs,
+  Zl,
+  Zp,
+  Cc,
+  Cf,
+  Cs,
+  Co
 };
 inline constexpr uint32_t categoryBit(Category c) { return 1u << static_cast<uint32_t>(c); }
 /// Sets of categories, bits as in categoryBit.

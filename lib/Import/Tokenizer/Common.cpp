@@ -22,12 +22,21 @@ std::array<int16_t, 0x144> makeByteAlphabet() {
 }
 
 // Texts by which models end an answer or a turn.
-constexpr std::string_view turnEnds[] = {"<|eot_id|>",    "<|im_end|>",      "<|end|>", "<end_of_turn>", "<turn|>",
-                                         "<|endoftext|>", "<|end_of_text|>", "<EOT>",   "_<EOT>",        "[EOT]",
-                                         "<\xef\xbd\x9c" "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
+constexpr std::string_view turnEnds[] = {"<|eot_id|>",
+                                         "<|im_end|>",
+                                         "<|end|>",
+                                         "<end_of_turn>",
+                                         "<turn|>",
+                                         "<|endoftext|>",
+                                         "<|end_of_text|>",
+                                         "<EOT>",
+                                         "_<EOT>",
+                                         "[EOT]",
+                                         "<\xef\xbd\x9c"
+                                         "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
                                          "<end_of_utterance>"};
-constexpr std::string_view otherEnds[] = {"<|return|>", "<|call|>", "<|calls|>",      "<|flush|>", "</s>", "<|eom_id|>",
-                                          "[EOS]",      "<eos>",    "<|tool_response>", "[e~["};
+constexpr std::string_view otherEnds[] = {"<|return|>", "<|call|>", "<|calls|>", "<|flush|>",        "</s>",
+                                          "<|eom_id|>", "[EOS]",    "<eos>",     "<|tool_response>", "[e~["};
 
 } // namespace
 
@@ -48,7 +57,10 @@ int byteOfName(std::string_view text) {
   if (text.size() != 6 || !text.starts_with("<0x") || text[5] != '>') return -1;
   int value = 0;
   for (char c : text.substr(3, 2)) {
-    int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    int digit = c >= '0' && c <= '9'   ? c - '0'
+                : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                       : -1;
     if (digit < 0) return -1;
     value = value * 16 + digit;
   }
@@ -58,8 +70,11 @@ int byteOfName(std::string_view text) {
 void completeSpecialTokens(ImportedTokenizer &tokenizer) {
   TokenizerSpec &spec = tokenizer.spec;
   int32_t n = static_cast<int32_t>(spec.pieces.size());
-  for (auto [id, name] : {std::pair(&spec.bos, "bos"), {&spec.eos, "eos"}, {&spec.eot, "eot"},
-                          {&spec.unknown, "unknown"}, {&spec.pad, "pad"}})
+  for (auto [id, name] : {std::pair(&spec.bos, "bos"),
+                          {&spec.eos, "eos"},
+                          {&spec.eot, "eot"},
+                          {&spec.unknown, "unknown"},
+                          {&spec.pad, "pad"}})
     if (*id >= n) {
       tokenizer.warnings.push_back(std::string(name) + " token " + std::to_string(*id) +
                                    " is outside of the vocabulary and was dropped");
@@ -92,7 +107,8 @@ void completeSpecialTokens(ImportedTokenizer &tokenizer) {
              list.end());
   // Families that close a part of an answer, not the answer, with one of those texts.
   auto drop = [&](int32_t id) {
-    if (id >= 0 && id != spec.eos) list.erase(std::remove(list.begin(), list.end(), static_cast<uint32_t>(id)), list.end());
+    if (id >= 0 && id != spec.eos)
+      list.erase(std::remove(list.begin(), list.end(), static_cast<uint32_t>(id)), list.end());
   };
   bool channels = find("<|return|>") >= 0 && find("<|call|>") >= 0;
   bool flushes = (find("<|calls|>") >= 0 || find("<|call|>") >= 0) && find("<|flush|>") >= 0;

@@ -64,7 +64,8 @@ private:
         spec.types[i] = types[i] >= 1 && types[i] <= 6 ? static_cast<Type>(types[i]) : Type::normal;
     }
     if (file.has("tokenizer.ggml.scores")) {
-      LATHE_ASSIGN_OR_RETURN(spec.scores, file.floats("tokenizer.ggml.scores"));
+      LATHE_ASSIGN_OR_RETURN(std::vector<float> scores, file.floats("tokenizer.ggml.scores"));
+      spec.scores.assign(scores.begin(), scores.end());
       if (spec.scores.size() != n)
         return makeError(StatusCode::invalidArgument, "'tokenizer.ggml.scores': expected %zu entries, found %zu", n,
                          spec.scores.size());
@@ -78,7 +79,8 @@ private:
       if (spec.types[i] == Type::byte) {
         int value = byteOfName(tokens[i]);
         if (value < 0)
-          return makeError(StatusCode::invalidArgument, "token %zu: expected the name of a byte like '<0x0A>', found %s", i,
+          return makeError(StatusCode::invalidArgument,
+                           "token %zu: expected the name of a byte like '<0x0A>', found %s", i,
                            quoteName(tokens[i]).c_str());
         spec.pieces[i] = std::string(1, static_cast<char>(value));
       }
@@ -103,7 +105,8 @@ private:
     for (size_t i = 0; i < lines.size(); ++i) {
       size_t space = lines[i].find(' ', 1); // a part is never empty, but may start with a space
       if (space == std::string_view::npos)
-        return makeError(StatusCode::invalidArgument, "'tokenizer.ggml.merges' entry %zu: expected two pieces, found %s", i,
+        return makeError(StatusCode::invalidArgument,
+                         "'tokenizer.ggml.merges' entry %zu: expected two pieces, found %s", i,
                          quoteName(lines[i]).c_str());
       std::string_view left = lines[i].substr(0, space), right = lines[i].substr(space + 1);
       joined.assign(left);
@@ -186,6 +189,7 @@ private:
   Status unigram() {
     spec.model = Model::unigram;
     spec.fuseUnknown = true;
+    spec.floatSums = true;
     if (file.has("tokenizer.ggml.precompiled_charsmap")) {
       LATHE_ASSIGN_OR_RETURN(std::vector<int64_t> bytes, file.integers("tokenizer.ggml.precompiled_charsmap"));
       Normalizer step;
@@ -270,8 +274,8 @@ private:
       return static_cast<int32_t>(value);
     };
     bool bert = kind == "bert";
-    LATHE_ASSIGN_OR_RETURN(spec.bos, id(bert ? "tokenizer.ggml.cls_token_id" : "tokenizer.ggml.bos_token_id",
-                                        bert ? 101 : defaultBos));
+    LATHE_ASSIGN_OR_RETURN(
+        spec.bos, id(bert ? "tokenizer.ggml.cls_token_id" : "tokenizer.ggml.bos_token_id", bert ? 101 : defaultBos));
     LATHE_ASSIGN_OR_RETURN(spec.eos, id(bert ? "tokenizer.ggml.seperator_token_id" : "tokenizer.ggml.eos_token_id",
                                         bert ? 102 : defaultEos));
     LATHE_ASSIGN_OR_RETURN(spec.eot, id("tokenizer.ggml.eot_token_id", -1));
@@ -289,7 +293,8 @@ private:
     // The file does not say which tokens swallow the space after them; for Phi-3 they are known.
     LATHE_ASSIGN_OR_RETURN(std::string_view name, file.stringOr("general.name", ""));
     std::string lower(name);
-    std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    std::transform(lower.begin(), lower.end(), lower.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     if (lower.find("phi-3") != std::string::npos || lower.find("phi3") != std::string::npos)
       for (TokenizerSpec::AddedToken &token : spec.added)
         token.stripRight = token.text != "<unk>" && token.text != "<s>" && token.text != "<|endoftext|>";

@@ -34,7 +34,8 @@ Status Classes::build(const std::vector<CodeSet> &sets) {
     }
     auto [it, added] = numbers.emplace(inside, static_cast<uint32_t>(members.size()));
     if (added) members.push_back(inside);
-    if (members.size() > 250) return makeError(StatusCode::resourceExhausted, "pattern: more than 250 character classes");
+    if (members.size() > 250)
+      return makeError(StatusCode::resourceExhausted, "pattern: more than 250 character classes");
     std::fill(flat.begin() + borders[i], flat.begin() + borders[i + 1], static_cast<uint8_t>(it->second));
   }
   members.emplace_back(sets.size()); // the end
@@ -67,17 +68,40 @@ Status Reverse::build(const Program &program, const Classes &classes, uint32_t e
         bool ok = false;
         bool edge = context == afterWord ? true : false;
         switch (in.op) {
-        case Op::match: ok = true; break;
-        case Op::consume: ok = classes.inSet(c, in.x) && after[i + 1]; break;
-        case Op::split: ok = bits[in.x] || bits[in.y]; break;
-        case Op::jump: ok = bits[in.x]; break;
-        case Op::nextIn: ok = classes.inSet(c, in.x) && bits[i + 1]; break;
-        case Op::nextNot: ok = !classes.inSet(c, in.x) && bits[i + 1]; break;
-        case Op::ahead: case Op::notAhead: ok = bits[i + 1]; break; // an upper bound is enough here
-        case Op::lineStart: ok = (context == textBegin || context == afterLine) && bits[i + 1]; break;
-        case Op::textStart: ok = context == textBegin && bits[i + 1]; break;
-        case Op::wordEdge: ok = edge != (contextAfter[c] == afterWord) && bits[i + 1]; break;
-        case Op::notWordEdge: ok = edge == (contextAfter[c] == afterWord) && bits[i + 1]; break;
+        case Op::match:
+          ok = true;
+          break;
+        case Op::consume:
+          ok = classes.inSet(c, in.x) && after[i + 1];
+          break;
+        case Op::split:
+          ok = bits[in.x] || bits[in.y];
+          break;
+        case Op::jump:
+          ok = bits[in.x];
+          break;
+        case Op::nextIn:
+          ok = classes.inSet(c, in.x) && bits[i + 1];
+          break;
+        case Op::nextNot:
+          ok = !classes.inSet(c, in.x) && bits[i + 1];
+          break;
+        case Op::ahead:
+        case Op::notAhead:
+          ok = bits[i + 1];
+          break; // an upper bound is enough here
+        case Op::lineStart:
+          ok = (context == textBegin || context == afterLine) && bits[i + 1];
+          break;
+        case Op::textStart:
+          ok = context == textBegin && bits[i + 1];
+          break;
+        case Op::wordEdge:
+          ok = edge != (contextAfter[c] == afterWord) && bits[i + 1];
+          break;
+        case Op::notWordEdge:
+          ok = edge == (contextAfter[c] == afterWord) && bits[i + 1];
+          break;
         }
         if (ok) bits[i] = changed = true;
       }
@@ -160,15 +184,24 @@ uint32_t Automaton::stateOf(std::vector<uint32_t> threads, Context context) {
 bool Automaton::holds(const Instruction &in, Context context, uint32_t c, uint32_t ahead) const {
   bool word = context == afterWord, nextWord = contextAfter[c] == afterWord;
   switch (in.op) {
-  case Op::nextIn: return classes.inSet(c, in.x);
-  case Op::nextNot: return !classes.inSet(c, in.x);
-  case Op::ahead: return ahead >> in.x & 1;
-  case Op::notAhead: return !(ahead >> in.x & 1);
-  case Op::lineStart: return context == textBegin || context == afterLine;
-  case Op::textStart: return context == textBegin;
-  case Op::wordEdge: return word != nextWord;
-  case Op::notWordEdge: return word == nextWord;
-  default: return false;
+  case Op::nextIn:
+    return classes.inSet(c, in.x);
+  case Op::nextNot:
+    return !classes.inSet(c, in.x);
+  case Op::ahead:
+    return ahead >> in.x & 1;
+  case Op::notAhead:
+    return !(ahead >> in.x & 1);
+  case Op::lineStart:
+    return context == textBegin || context == afterLine;
+  case Op::textStart:
+    return context == textBegin;
+  case Op::wordEdge:
+    return word != nextWord;
+  case Op::notWordEdge:
+    return word == nextWord;
+  default:
+    return false;
   }
 }
 
@@ -189,13 +222,19 @@ void Automaton::follow(const std::vector<uint32_t> &threads, Context context, ui
       visited[pc] = visit;
       const Instruction &in = program.code[pc];
       switch (in.op) {
-      case Op::consume: consuming.push_back(pc); break;
-      case Op::match: matched = true; return; // whatever comes later is worse
+      case Op::consume:
+        consuming.push_back(pc);
+        break;
+      case Op::match:
+        matched = true;
+        return; // whatever comes later is worse
       case Op::split:
         stack.push_back(in.y);
         stack.push_back(in.x);
         break;
-      case Op::jump: stack.push_back(in.x); break;
+      case Op::jump:
+        stack.push_back(in.x);
+        break;
       default:
         if (holds(in, context, c, ahead)) stack.push_back(pc + 1);
       }
@@ -254,7 +293,8 @@ Context Automaton::contextAt(std::string_view text, size_t at) const {
 }
 
 /// Sets |bit| in out[p] for every position p of |text| where |reverse| matches.
-void Automaton::lookahead(const Reverse &reverse, std::string_view text, std::vector<uint8_t> &out, uint32_t bit) const {
+void Automaton::lookahead(const Reverse &reverse, std::string_view text, std::vector<uint8_t> &out,
+                          uint32_t bit) const {
   out.resize(text.size() + 1);
   uint32_t state = reverse.start();
   size_t at = text.size();

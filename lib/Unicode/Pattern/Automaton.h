@@ -41,7 +41,8 @@ enum Context : uint8_t { textBegin, afterLine, afterWord, afterOther, contexts }
 /// the end of the text to its start. Tells at once at which positions a match exists.
 class Reverse {
 public:
-  Status build(const Program &program, const Classes &classes, uint32_t entry, const std::vector<Context> &contextAfter);
+  Status build(const Program &program, const Classes &classes, uint32_t entry,
+               const std::vector<Context> &contextAfter);
   uint32_t start() const { return 0; }
   /// From the state right of a character of class |c| to the state left of it; class end() starts.
   uint32_t next(uint32_t state, uint32_t c) const { return table[state * stride + c]; }

@@ -21,13 +21,30 @@ void CodeSet::normalize() {
 }
 
 CodeSet CodeSet::spaces() {
-  return CodeSet({{9, 13}, {32, 32}, {0x85, 0x85}, {0xa0, 0xa0}, {0x1680, 0x1680}, {0x2000, 0x200a},
-                  {0x2028, 0x2029}, {0x202f, 0x202f}, {0x205f, 0x205f}, {0x3000, 0x3000}});
+  return CodeSet({{9, 13},
+                  {32, 32},
+                  {0x85, 0x85},
+                  {0xa0, 0xa0},
+                  {0x1680, 0x1680},
+                  {0x2000, 0x200a},
+                  {0x2028, 0x2029},
+                  {0x202f, 0x202f},
+                  {0x205f, 0x205f},
+                  {0x3000, 0x3000}});
 }
 
 CodeSet CodeSet::wordCharacters() {
-  return CodeSet(unicode::rangesOf(unicode::letters | unicode::marks | unicode::categoryBit(unicode::Category::Nd) |
-                                   unicode::categoryBit(unicode::Category::Pc)));
+  CodeSet set(unicode::rangesOf(unicode::letters | unicode::marks | unicode::categoryBit(unicode::Category::Nd) |
+                                unicode::categoryBit(unicode::Category::Nl) |
+                                unicode::categoryBit(unicode::Category::Pc)));
+  // Symbols with the property Alphabetic: letters in circles and squares.
+  for (auto [first, last] :
+       {std::pair(0x24b6u, 0x24e9u), {0x1f130u, 0x1f149u}, {0x1f150u, 0x1f169u}, {0x1f170u, 0x1f189u}})
+    set.add(first, last);
+  // Oniguruma's own: it has its table of Latin-1 from elsewhere, with superscripts and fractions.
+  for (auto [first, last] : {std::pair(0xb2u, 0xb3u), {0xb9u, 0xb9u}, {0xbcu, 0xbeu}})
+    set.add(first, last);
+  return set;
 }
 
 CodeSet CodeSet::complement() const {

@@ -15,9 +15,9 @@ constexpr uint32_t unbounded = 0xffffffffu;
 
 struct Node {
   enum Kind { empty, set, sequence, choice, repeat, assertion, ahead } kind = empty;
-  Op op = Op::match;             ///< of an assertion
-  uint32_t setIndex = 0;         ///< of a set, or of an assertion on one
-  uint32_t least = 0, most = 0;  ///< of a repeat
+  Op op = Op::match;            ///< of an assertion
+  uint32_t setIndex = 0;        ///< of a set, or of an assertion on one
+  uint32_t least = 0, most = 0; ///< of a repeat
   enum { greedy, lazy, possessive } mode = greedy;
   bool negative = false; ///< of a lookahead
   std::vector<uint32_t> children;
@@ -117,6 +117,7 @@ private:
     for (int stacked = 0; !end(); ++stacked) {
       Node node;
       node.kind = Node::repeat;
+      bool braces = false;
       if (eat("*")) {
         node.least = 0, node.most = unbounded;
       } else if (eat("+")) {
@@ -130,15 +131,16 @@ private:
           return piece;
         }
         if (node.least > node.most) return fail("repeat counts are reversed");
-        if (node.least > 1000 || (node.most != unbounded && node.most > 1000))
-          return fail("repeat count is over 1000");
+        if (node.least > 1000 || (node.most != unbounded && node.most > 1000)) return fail("repeat count is over 1000");
+        braces = true;
       } else {
         return piece;
       }
       if (stacked == 4) return refuse("a repeat of a repeat of a repeat");
-      if (eat("?"))
+      // After braces, Oniguruma's '+' repeats once more, and so does '?' when the count is exact.
+      if (!(braces && node.least == node.most) && eat("?"))
         node.mode = Node::lazy;
-      else if (eat("+"))
+      else if (!braces && eat("+"))
         node.mode = Node::possessive;
       if (node.mode == Node::possessive && nodes[piece].kind != Node::set)
         return refuse("a possessive repeat of more than one character");
@@ -258,12 +260,24 @@ private:
       return addAssertion(op, std::move(set));
     };
     switch (c) {
-    case 'b': return assertion(Op::wordEdge);
-    case 'B': return assertion(Op::notWordEdge);
-    case 'A': return assertion(Op::textStart);
-    case 'z': return assertion(Op::nextNot, CodeSet::all());
-    case 'Z': case 'G': case 'K': case 'R': case 'X': case 'k': case 'g': return refuse("this escape");
-    default: break;
+    case 'b':
+      return assertion(Op::wordEdge);
+    case 'B':
+      return assertion(Op::notWordEdge);
+    case 'A':
+      return assertion(Op::textStart);
+    case 'z':
+      return assertion(Op::nextNot, CodeSet::all());
+    case 'Z':
+    case 'G':
+    case 'K':
+    case 'R':
+    case 'X':
+    case 'k':
+    case 'g':
+      return refuse("this escape");
+    default:
+      break;
     }
     if (c >= '1' && c <= '9') return refuse("a back reference");
     bool single = false;
@@ -280,26 +294,50 @@ private:
     uint32_t c = take();
     single = false;
     switch (c) {
-    case 's': return CodeSet::spaces();
-    case 'S': return CodeSet::spaces().complement();
-    case 'd': return CodeSet(unicode::rangesOf(unicode::categoryBit(unicode::Category::Nd)));
-    case 'D': return CodeSet(unicode::rangesOf(~unicode::categoryBit(unicode::Category::Nd)));
-    case 'w': return CodeSet::wordCharacters();
-    case 'W': return CodeSet::wordCharacters().complement();
-    case 'p': case 'P': return property(c == 'P');
-    default: break;
+    case 's':
+      return CodeSet::spaces();
+    case 'S':
+      return CodeSet::spaces().complement();
+    case 'd':
+      return CodeSet(unicode::rangesOf(unicode::categoryBit(unicode::Category::Nd)));
+    case 'D':
+      return CodeSet(unicode::rangesOf(~unicode::categoryBit(unicode::Category::Nd)));
+    case 'w':
+      return CodeSet::wordCharacters();
+    case 'W':
+      return CodeSet::wordCharacters().complement();
+    case 'p':
+    case 'P':
+      return property(c == 'P');
+    default:
+      break;
     }
     single = true;
     uint32_t cp = c;
     switch (c) {
-    case 'n': cp = '\n'; break;
-    case 'r': cp = '\r'; break;
-    case 't': cp = '\t'; break;
-    case 'f': cp = '\f'; break;
-    case 'v': cp = '\v'; break;
-    case 'a': cp = 7; break;
-    case 'e': cp = 27; break;
-    case 'x': case 'u': {
+    case 'n':
+      cp = '\n';
+      break;
+    case 'r':
+      cp = '\r';
+      break;
+    case 't':
+      cp = '\t';
+      break;
+    case 'f':
+      cp = '\f';
+      break;
+    case 'v':
+      cp = '\v';
+      break;
+    case 'a':
+      cp = 7;
+      break;
+    case 'e':
+      cp = 27;
+      break;
+    case 'x':
+    case 'u': {
       bool braces = c == 'x' && eat("{");
       size_t digits = braces ? 6 : c == 'x' ? 2 : 4;
       cp = 0;
@@ -342,8 +380,9 @@ private:
       if (name.starts_with(prefix)) name = name.substr(prefix.size());
     CodeSet set;
     static constexpr std::pair<const char *, const char *> longNames[] = {
-        {"Letter", "L"}, {"Mark", "M"}, {"Number", "N"}, {"Punctuation", "P"}, {"Symbol", "S"}, {"Separator", "Z"},
-        {"Alpha", "L"},  {"Digit", "Nd"}, {"Uppercase_Letter", "Lu"}, {"Lowercase_Letter", "Ll"}, {"Punct", "P"}};
+        {"Letter", "L"},    {"Mark", "M"},  {"Number", "N"}, {"Punctuation", "P"},       {"Symbol", "S"},
+        {"Separator", "Z"}, {"Alpha", "L"}, {"Digit", "Nd"}, {"Uppercase_Letter", "Lu"}, {"Lowercase_Letter", "Ll"},
+        {"Punct", "P"}};
     for (auto [from, to] : longNames)
       if (name == from) name = to;
     if (uint32_t categories = unicode::categoriesByName(name))
@@ -355,8 +394,8 @@ private:
     else if (std::vector<unicode::Range> script = unicode::scriptByName(name); !script.empty())
       set = CodeSet(std::move(script));
     else
-      return makeError(StatusCode::unsupported, "pattern: property '%.40s' at offset %zu is not supported", name.c_str(),
-                       at);
+      return makeError(StatusCode::unsupported, "pattern: property '%.40s' at offset %zu is not supported",
+                       name.c_str(), at);
     return negative ? set.complement() : set;
   }
 
@@ -434,8 +473,10 @@ private:
     // Empty groups emit nothing, however often they are repeated: count the visits as well.
     if (++visits > 50 * maxInstructions) return makeError(StatusCode::resourceExhausted, "pattern: too many repeats");
     switch (node.kind) {
-    case Node::empty: return Status();
-    case Node::set: return put({Op::consume, node.setIndex});
+    case Node::empty:
+      return Status();
+    case Node::set:
+      return put({Op::consume, node.setIndex});
     case Node::sequence:
       for (uint32_t child : node.children)
         LATHE_RETURN_IF_ERROR(emit(child));
@@ -456,12 +497,14 @@ private:
         program.code[exit].x = here();
       return Status();
     }
-    case Node::repeat: return emitRepeat(node);
+    case Node::repeat:
+      return emitRepeat(node);
     case Node::assertion:
       if (node.op >= Op::lineStart) program.needsPrevious = true;
       return put({node.op, node.setIndex});
     case Node::ahead:
-      if (inLookahead) return makeError(StatusCode::unsupported, "pattern: a lookahead inside a lookahead is not supported");
+      if (inLookahead)
+        return makeError(StatusCode::unsupported, "pattern: a lookahead inside a lookahead is not supported");
       for (uint32_t i = 0; i < pendingAhead.size(); ++i)
         if (pendingAhead[i] == node.children[0]) // a repeat emits its operand several times
           return put({node.negative ? Op::notAhead : Op::ahead, i});

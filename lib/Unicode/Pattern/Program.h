@@ -18,7 +18,10 @@ enum class Op : uint8_t {
   nextNot,  ///< holds when no character of set x follows; true at the end
   ahead,    ///< holds when lookahead x matches here
   notAhead, ///< and when it does not
-  lineStart, textStart, wordEdge, notWordEdge,
+  lineStart,
+  textStart,
+  wordEdge,
+  notWordEdge,
 };
 struct Instruction {
   Op op;

@@ -14,7 +14,7 @@ namespace {
 TokenizerSpec sample() {
   TokenizerSpec s;
   s.model = TokenizerSpec::Model::scoredBpe;
-  s.byteLevel = s.byteFallback = s.ignoreMerges = s.fuseUnknown = true;
+  s.byteLevel = s.byteFallback = s.ignoreMerges = s.fuseUnknown = s.floatSums = true;
   s.pieces = {"<unk>", "a", "b", "ab", "\n", "<s>"};
   s.types = {Type::unknown, Type::normal, Type::normal, Type::normal, Type::byte, Type::control};
   s.scores = {0, -1, -2, -0.5f, 0, 0};
@@ -58,6 +58,10 @@ TEST(TokenizerSpec, RoundTrip) {
   EXPECT_EQ(back->pieces, sample().pieces);
   EXPECT_EQ(back->scores, sample().scores);
   EXPECT_EQ(back->added[0].text, "<s>");
+  TokenizerSpec wide = sample();
+  wide.scores[1] = -0.1;
+  EXPECT_EQ(decode(wide.encode())->scores, wide.scores);
+  EXPECT_EQ(wide.encode().size(), bytes.size() + 4 * wide.scores.size());
   EXPECT_TRUE(back->added[0].stripRight);
   EXPECT_FALSE(back->added[0].stripLeft);
   EXPECT_EQ(back->eot, -1);
@@ -70,7 +74,8 @@ TEST(TokenizerSpec, EveryTruncationIsAnError) {
   for (size_t size = 0; size < bytes.size(); ++size)
     EXPECT_FALSE(decode(bytes.substr(0, size)).ok()) << size;
   auto longer = decode(bytes + "x");
-  EXPECT_NE(longer.status().message().find("expected the end at offset"), std::string::npos) << longer.status().message();
+  EXPECT_NE(longer.status().message().find("expected the end at offset"), std::string::npos)
+      << longer.status().message();
 }
 
 TEST(TokenizerSpec, ChangedBytesNeverCrash) {
@@ -90,10 +95,12 @@ TEST(TokenizerSpec, DecodeErrors) {
   EXPECT_EQ(decode(std::string("LTOK\x09", 5)).status().message(),
             "tokenizer: expected version 1, found 9; compile the model again with this Lathe");
   EXPECT_EQ(decode("LTOK\x01\x07").status().message(), "tokenizer: an unknown kind at offset 6");
-  EXPECT_EQ(decode(std::string("LTOK\x01\x00\x02", 7)).status().message(), "tokenizer: expected a flag of 0 or 1 at offset 7");
-  EXPECT_EQ(decode(std::string("LTOK\x01\x00\x00\x00\x00\x00\x7f", 11)).status().message(),
-            "tokenizer: a count exceeds the data at offset 11");
-  EXPECT_EQ(decode("LTOK\xff\xff\xff\xff\xff\xff\xff").status().message(), "tokenizer: a number is too long at offset 9");
+  EXPECT_EQ(decode(std::string("LTOK\x01\x00\x02", 7)).status().message(),
+            "tokenizer: expected a flag of 0 or 1 at offset 7");
+  EXPECT_EQ(decode(std::string("LTOK\x01\x00\x00\x00\x00\x00\x00\x7f", 12)).status().message(),
+            "tokenizer: a count exceeds the data at offset 12");
+  EXPECT_EQ(decode("LTOK\xff\xff\xff\xff\xff\xff\xff").status().message(),
+            "tokenizer: a number is too long at offset 9");
   EXPECT_EQ(decode("LTOK").status().message(), "tokenizer: cut off at offset 4");
 }
 
@@ -107,10 +114,13 @@ TEST(TokenizerSpec, VerifyErrors) {
   EXPECT_EQ(error([](TokenizerSpec &s) { s.types.pop_back(); }), "tokenizer: expected 6 piece types, found 5");
   EXPECT_EQ(error([](TokenizerSpec &s) { s.scores.pop_back(); }), "tokenizer: expected 6 scores, found 5");
   EXPECT_EQ(error([](TokenizerSpec &s) { s.scores.clear(); }), "tokenizer: the model needs scores, found none");
-  EXPECT_EQ(error([](TokenizerSpec &s) { s.scores[2] = __builtin_nanf(""); }), "tokenizer: score of piece 2 is not finite");
-  EXPECT_EQ(error([](TokenizerSpec &s) { s.types[1] = static_cast<Type>(9); }), "tokenizer: piece 1 has unknown type 9");
+  EXPECT_EQ(error([](TokenizerSpec &s) { s.scores[2] = __builtin_nanf(""); }),
+            "tokenizer: score of piece 2 is not finite");
+  EXPECT_EQ(error([](TokenizerSpec &s) { s.types[1] = static_cast<Type>(9); }),
+            "tokenizer: piece 1 has unknown type 9");
   EXPECT_EQ(error([](TokenizerSpec &s) { s.pieces[4] = "ab"; }), "tokenizer: byte piece 4 has 2 bytes");
-  EXPECT_EQ(error([](TokenizerSpec &s) { s.merges[0].result = 6; }), "tokenizer: merge 0 uses an id that is not below 6");
+  EXPECT_EQ(error([](TokenizerSpec &s) { s.merges[0].result = 6; }),
+            "tokenizer: merge 0 uses an id that is not below 6");
   EXPECT_EQ(error([](TokenizerSpec &s) { s.added[0].id = 6; }), "tokenizer: added token '<s>' has id 6, of 6 pieces");
   EXPECT_EQ(error([](TokenizerSpec &s) { s.suffix = {7}; }), "tokenizer: special token 7 is not below 6");
   EXPECT_EQ(error([](TokenizerSpec &s) { s.eot = 8; }), "tokenizer: special token 8 is not below 6");

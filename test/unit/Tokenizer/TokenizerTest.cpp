@@ -188,7 +188,8 @@ TEST(Tokenizer, StreamKeepsCharactersWhole) {
   EXPECT_EQ(stream.push(0xad), "\u4e2d");
   EXPECT_EQ(stream.push('a'), "a");
   EXPECT_EQ(stream.push(0xe4), "");
-  EXPECT_EQ(stream.push('b'), "\ufffd" "b");
+  EXPECT_EQ(stream.push('b'), "\ufffd"
+                              "b");
   EXPECT_EQ(stream.push(0xff), "\ufffd");
   EXPECT_EQ(stream.push(0xf0), "");
   EXPECT_EQ(stream.push(0x9f), "");
@@ -213,7 +214,8 @@ TEST(Tokenizer, HostileTexts) {
   std::string marks;
   for (int i = 0; i < 500000; ++i)
     marks += "\u0301";
-  for (const std::string &text : {std::string(1000000, 'a'), std::string(1000000, ' '), marks, std::string(1000000, '\xff')}) {
+  for (const std::string &text :
+       {std::string(1000000, 'a'), std::string(1000000, ' '), marks, std::string(1000000, '\xff')}) {
     EXPECT_EQ(t.decode(t.encode(text)), text);
     EXPECT_EQ(s.decode(s.encode(text)), text);
   }

@@ -20,7 +20,7 @@ using namespace lathe;
 
 static Result<ImportedTokenizer> import(const std::string &path) {
   struct stat info;
-  if (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return makeError(StatusCode::unsupported, "later");
+  if (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return importTokenizerDirectory(path);
   LATHE_ASSIGN_OR_RETURN(gguf::File file, gguf::File::open(path));
   return importTokenizer(file);
 }
@@ -30,14 +30,22 @@ int main(int argc, char **argv) {
   std::string path;
   for (int i = 1; i < argc; ++i) {
     std::string_view arg = argv[i];
-    if (arg == "--add-special") addSpecial = true;
-    else if (arg == "--parse-special") parseSpecial = true;
-    else if (arg == "--decode") decode = true;
-    else if (arg == "--time") time = true;
-    else if (arg == "--raw") raw = true;
-    else if (arg == "--hex") hex = true;
-    else if (arg == "--info") info = true;
-    else path = arg;
+    if (arg == "--add-special")
+      addSpecial = true;
+    else if (arg == "--parse-special")
+      parseSpecial = true;
+    else if (arg == "--decode")
+      decode = true;
+    else if (arg == "--time")
+      time = true;
+    else if (arg == "--raw")
+      raw = true;
+    else if (arg == "--hex")
+      hex = true;
+    else if (arg == "--info")
+      info = true;
+    else
+      path = arg;
   }
   auto now = [] { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); };
   auto fail = [](const Status &status) {
@@ -61,13 +69,17 @@ int main(int argc, char **argv) {
     const TokenizerSpec &spec = tokenizer->spec();
     std::printf("pieces %zu merges %zu added %zu bos %d eos %d eot %d unk %d pad %d prefix", spec.pieces.size(),
                 spec.merges.size(), spec.added.size(), spec.bos, spec.eos, spec.eot, spec.unknown, spec.pad);
-    for (uint32_t id : spec.prefix) std::printf(" %u", id);
+    for (uint32_t id : spec.prefix)
+      std::printf(" %u", id);
     std::printf(" suffix");
-    for (uint32_t id : spec.suffix) std::printf(" %u", id);
+    for (uint32_t id : spec.suffix)
+      std::printf(" %u", id);
     std::printf(" end");
-    for (uint32_t id : spec.endOfGeneration) std::printf(" %u", id);
+    for (uint32_t id : spec.endOfGeneration)
+      std::printf(" %u", id);
     std::printf("\n");
-    for (const std::string &warning : imported->warnings) std::printf("warning: %s\n", warning.c_str());
+    for (const std::string &warning : imported->warnings)
+      std::printf("warning: %s\n", warning.c_str());
     return 0;
   }
 

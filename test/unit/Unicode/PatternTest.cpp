@@ -81,7 +81,8 @@ TEST(Pattern, CaseAndPossession) {
   EXPECT_EQ(mark("(?i:[a-c])+d", "aBCd aBCD"), "[aBCd] aBCD");
   EXPECT_EQ(mark("a++a", "aaa"), "aaa");
   EXPECT_EQ(mark("a?+a", "aa a"), "[aa] a");
-  EXPECT_EQ(mark("a{1,2}+b?", "aaab"), "[aa][ab]");
+  EXPECT_EQ(mark("a{1,2}+a", "aaab"), "[aaa]b"); // not possessive after braces
+  EXPECT_EQ(mark("a{2}?b", "aabb"), "[aab][b]");
   EXPECT_EQ(mark("\\s++$|\\s+", "a  b  "), "a[  ]b[  ]");
 }
 
@@ -91,7 +92,9 @@ TEST(Pattern, EmptyMatchesMoveOn) {
 }
 
 TEST(Pattern, BytesThatAreNotUtf8) {
-  EXPECT_EQ(mark("[^a]", "a\xff\x80" "a"), "a[\xff][\x80]a");
+  EXPECT_EQ(mark("[^a]", "a\xff\x80"
+                         "a"),
+            "a[\xff][\x80]a");
   EXPECT_EQ(mark("\\p{L}+", "a\xe4\xb8"), "[a]\xe4\xb8");
   EXPECT_EQ(mark("\\bx", "\xffx"), "\xff[x]");
 }
@@ -143,8 +146,13 @@ TEST(Pattern, Errors) {
 /// Random patterns on random texts against std::regex, which backtracks.
 TEST(Pattern, AgreesWithABacktrackingMatcher) {
   std::mt19937 random(7);
-  auto pick = [&](std::initializer_list<const char *> list) { return std::string(*(list.begin() + random() % list.size())); };
-  auto atom = [&] { return pick({"a", "b", "c", "[ab]", "[^a]", "(?:ab|a)", "(?:a|bc)", "(?:a|b|c)", "\\b", "(?=b)", "(?!bc)", "(?=a*c)"}); };
+  auto pick = [&](std::initializer_list<const char *> list) {
+    return std::string(*(list.begin() + random() % list.size()));
+  };
+  auto atom = [&] {
+    return pick(
+        {"a", "b", "c", "[ab]", "[^a]", "(?:ab|a)", "(?:a|bc)", "(?:a|b|c)", "\\b", "(?=b)", "(?!bc)", "(?=a*c)"});
+  };
   for (int round = 0; round < 3000; ++round) {
     std::string source;
     for (unsigned i = 0, n = 1 + random() % 4; i < n; ++i) {
@@ -156,7 +164,8 @@ TEST(Pattern, AgreesWithABacktrackingMatcher) {
     }
     auto pattern = Pattern::compile(source);
     if (!pattern.ok()) {
-      ASSERT_NE(pattern.status().message().find("lookaheads"), std::string::npos) << source << pattern.status().message();
+      ASSERT_NE(pattern.status().message().find("lookaheads"), std::string::npos)
+          << source << pattern.status().message();
       continue;
     }
     std::regex oracle(source, std::regex::ECMAScript);

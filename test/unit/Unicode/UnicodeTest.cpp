@@ -90,12 +90,17 @@ TEST(Unicode, Normalization) {
   // Composition exclusions stay apart
   EXPECT_EQ(normalize("\u0958", Form::nfc), "\u0915\u093c");
   // what is not UTF-8 is kept
-  EXPECT_EQ(normalize("e\u0301\xff" "e\xcc", Form::nfc), "\u00e9\xff" "e\xcc");
+  EXPECT_EQ(normalize("e\u0301\xff"
+                      "e\xcc",
+                      Form::nfc),
+            "\u00e9\xff"
+            "e\xcc");
 }
 
 TEST(Unicode, NormalizationIsStable) {
   std::mt19937 random(1);
-  const uint32_t pool[] = {'a', 'e', 0x301, 0x323, 0x305, 0x1112, 0x1161, 0x11ab, 0xac00, 0x1e9b, 0xfb01, 0x3099, 0x304b};
+  const uint32_t pool[] = {'a',    'e',    0x301,  0x323,  0x305,  0x1112, 0x1161,
+                           0x11ab, 0xac00, 0x1e9b, 0xfb01, 0x3099, 0x304b};
   for (int round = 0; round < 2000; ++round) {
     std::string text;
     for (int i = 0; i < 8; ++i)

@@ -81,7 +81,8 @@ public:
   }
   void setProfiling(bool on) override {
     profiling = on;
-    for (size_t i = 0; i < profiles.size(); ++i) profiles[i] = {static_cast<uint32_t>(i), 0, 0};
+    for (size_t i = 0; i < profiles.size(); ++i)
+      profiles[i] = {static_cast<uint32_t>(i), 0, 0};
   }
   std::vector<LaunchProfile> profile() const override {
     std::vector<LaunchProfile> used;
@@ -146,15 +147,22 @@ Result<std::unique_ptr<Executable>> CpuExecutable::create(std::shared_ptr<Loaded
   }
   for (const Arg &arg : p.args) {
     switch (arg.kind) {
-    case ArgKind::arena: e->args.push_back(e->arena.data + arg.offset); break;
+    case ArgKind::arena:
+      e->args.push_back(e->arena.data + arg.offset);
+      break;
     // Kernels only read weights; the call has one pointer type for all arguments.
-    case ArgKind::weight: e->args.push_back(const_cast<uint8_t *>(e->artifact->weights().data()) + arg.offset); break;
-    case ArgKind::kv: e->args.push_back(e->pools[arg.group].data + arg.offset); break;
+    case ArgKind::weight:
+      e->args.push_back(const_cast<uint8_t *>(e->artifact->weights().data()) + arg.offset);
+      break;
+    case ArgKind::kv:
+      e->args.push_back(e->pools[arg.group].data + arg.offset);
+      break;
     }
   }
   e->itemCounts.resize(p.launches.size());
   e->profiles.resize(p.launches.size());
-  for (const Entry &entry : p.entries) e->entries[entry.name == "head"] = &entry;
+  for (const Entry &entry : p.entries)
+    e->entries[entry.name == "head"] = &entry;
   e->team = ThreadTeam::acquire();
   e->team->grow(e->threadCount);
   return std::unique_ptr<Executable>(std::move(e));
@@ -167,15 +175,23 @@ void CpuExecutable::countItems(const Bucket &used, const LatheStep &s) {
     const Launch &l = program.launches[i];
     auto items = static_cast<int64_t>(l.items);
     switch (l.itemKind) {
-    case ItemKind::fixed: break;
-    case ItemKind::perRow: items *= s.rows; break;
-    case ItemKind::perOutRow: items *= s.outRows; break;
-    case ItemKind::perRowBlock: items *= (s.rows + l.itemRows - 1) / l.itemRows; break;
+    case ItemKind::fixed:
+      break;
+    case ItemKind::perRow:
+      items *= s.rows;
+      break;
+    case ItemKind::perOutRow:
+      items *= s.outRows;
+      break;
+    case ItemKind::perRowBlock:
+      items *= (s.rows + l.itemRows - 1) / l.itemRows;
+      break;
     case ItemKind::perRowChunk:
       if (chunk != l.itemRows) {
         chunk = l.itemRows;
         chunks = 0;
-        for (uint32_t r = 0; r < s.rows; ++r) chunks += (int64_t(s.slot[r]) + chunk) / chunk;
+        for (uint32_t r = 0; r < s.rows; ++r)
+          chunks += (int64_t(s.slot[r]) + chunk) / chunk;
       }
       items *= chunks;
       break;
@@ -187,8 +203,8 @@ void CpuExecutable::countItems(const Bucket &used, const LatheStep &s) {
 Result<Ticket> CpuExecutable::submit(EntryKind kind, const LatheStep &input) {
   const Entry &entry = *entries[kind == EntryKind::head];
   uint32_t rows = kind == EntryKind::head ? input.outRows : input.rows;
-  auto wide = std::find_if(entry.buckets.begin(), entry.buckets.end(),
-                           [&](const Bucket &b) { return b.maxRows >= rows; });
+  auto wide =
+      std::find_if(entry.buckets.begin(), entry.buckets.end(), [&](const Bucket &b) { return b.maxRows >= rows; });
   if (rows == 0 || wide == entry.buckets.end())
     return makeError(StatusCode::invalidArgument, "expected 1 to %u rows in entry '%s', found %u",
                      entry.buckets.back().maxRows, entry.name.c_str(), rows);
@@ -217,8 +233,7 @@ void CpuExecutable::work(unsigned thread, unsigned n, FlagBarrier &barrier) {
     // A step is at most 2^62 items: the product needs the wide type.
     auto share = [&](unsigned t) { return static_cast<int64_t>(static_cast<__int128>(items) * t / n); };
     int64_t first = dealt ? thread : share(thread), last = dealt ? items : share(thread + 1);
-    if (first < last)
-      artifact->kernels()[l.kernel](args.data() + l.firstArg, step, first, last, dealt ? n : 1, own);
+    if (first < last) artifact->kernels()[l.kernel](args.data() + l.firstArg, step, first, last, dealt ? n : 1, own);
     if (n > 1 && (l.barrier || measure)) barrier.wait(thread, epoch);
     if (measure && thread == 0) {
       Clock::time_point now = Clock::now();

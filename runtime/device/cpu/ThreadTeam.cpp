@@ -4,11 +4,13 @@
 #include "runtime/device/cpu/ThreadTeam.h"
 #include "runtime/device/cpu/Topology.h"
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <immintrin.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -56,13 +58,29 @@ private:
   unsigned saved;
 };
 
+/// How often this thread has been preempted since the last call.
+uint64_t takePreemptions() {
+  thread_local uint64_t before = 0;
+  rusage usage{};
+  getrusage(RUSAGE_THREAD, &usage);
+  uint64_t total = static_cast<uint64_t>(usage.ru_nivcsw), fresh = total - before;
+  before = total;
+  return fresh;
+}
+
+// Four preemptions in 50 ms are a crowd (a quiet machine has a few a second). Spinning is tried again after 0.1 s, and
+// after twice as long each time that it fails, up to 3 s.
+constexpr double crowdWindow = 0.05, firstPenalty = 0.1, lastPenalty = 3;
+constexpr uint64_t crowdPreemptions = 4;
+
 // About 0.1 ms and 1 ms of pauses: a barrier is seldom longer away than the first, the next token than the second.
 constexpr int barrierSpin = 4000, jobSpin = 20000, oversubscribedSpin = 20;
 
 } // namespace
 
 void FlagBarrier::reset(unsigned n, int spinPauses) {
-  for (unsigned i = 0; i < n; ++i) slots[i].epoch.store(0, std::memory_order_relaxed);
+  for (unsigned i = 0; i < n; ++i)
+    slots[i].epoch.store(0, std::memory_order_relaxed);
   count = n;
   spin = spinPauses;
 }
@@ -75,6 +93,20 @@ void FlagBarrier::wait(unsigned me, uint32_t &epoch) {
     if (i != me)
       await(slots[i].epoch, slots[i].sleeping, spin,
             [mine](uint32_t seen) { return static_cast<int32_t>(seen - mine) >= 0; });
+}
+
+void CrowdingGuard::report(double now, uint64_t preemptions) {
+  if (now - windowStart > crowdWindow) {
+    // A long quiet time makes the guard forget.
+    if (!crowded(now) && now - crowdedUntil > 2 * lastPenalty) penalty = 0;
+    windowStart = now;
+    inWindow = 0;
+  }
+  inWindow += preemptions;
+  if (inWindow < crowdPreemptions || crowded(now)) return;
+  penalty = penalty == 0 ? firstPenalty : std::min(2 * penalty, lastPenalty);
+  crowdedUntil = now + penalty;
+  inWindow = 0;
 }
 
 std::shared_ptr<ThreadTeam> ThreadTeam::acquire() {
@@ -98,7 +130,8 @@ ThreadTeam::~ThreadTeam() {
     worker->go.fetch_add(1);
     futexWake(worker->go);
   }
-  for (auto &worker : workers) worker->thread.join();
+  for (auto &worker : workers)
+    worker->thread.join();
 }
 
 void ThreadTeam::grow(unsigned wanted) {
@@ -111,7 +144,8 @@ void ThreadTeam::growLocked(unsigned wanted) {
   // Workers leave signals to the program's own threads, except those a fault raises in place.
   sigset_t all, before;
   sigfillset(&all);
-  for (int fault : {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP, SIGABRT}) sigdelset(&all, fault);
+  for (int fault : {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP, SIGABRT})
+    sigdelset(&all, fault);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   while (workers.size() + 1 < wanted) {
     workers.push_back(std::make_unique<Worker>());
@@ -136,6 +170,7 @@ void ThreadTeam::work(Worker &self, unsigned index) {
     }
     spin = idleSpin;
     body(context, index, threads, barrier);
+    if (uint64_t n = takePreemptions()) preemptions.fetch_add(n);
     if (running.fetch_sub(1) == 1 && callerSleeps.load()) futexWake(running);
   }
 }
@@ -144,12 +179,16 @@ void ThreadTeam::run(unsigned wanted, bool pinThreads, Body newBody, void *newCo
   std::lock_guard lock(mutex);
   wanted = std::clamp(wanted, 1u, maxThreads);
   growLocked(wanted);
-  bool crowded = wanted > usableCpus;
+  auto clock = [] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  };
+  bool crowded = wanted > usableCpus || (wanted > 1 && crowding.crowded(clock()));
+  preemptions = 0;
   barrier.reset(wanted, crowded ? oversubscribedSpin : barrierSpin);
   body = newBody;
   context = newContext;
   threads = wanted;
-  pin = pinThreads && !crowded;
+  pin = pinThreads && wanted <= usableCpus;
   idleSpin = crowded ? oversubscribedSpin : jobSpin;
   running.store(wanted - 1);
   for (unsigned i = 1; i < wanted; ++i) {
@@ -160,6 +199,7 @@ void ThreadTeam::run(unsigned wanted, bool pinThreads, Body newBody, void *newCo
   FloatMode mode;
   body(context, 0, wanted, barrier);
   await(running, callerSleeps, crowded ? oversubscribedSpin : barrierSpin, [](uint32_t v) { return v == 0; });
+  if (wanted > 1) crowding.report(clock(), preemptions.load() + takePreemptions());
 }
 
 } // namespace lathe::runtime

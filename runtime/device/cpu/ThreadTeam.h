@@ -32,6 +32,20 @@ private:
   int spin = 0;
 };
 
+/// Decides whether waiting threads may spin. Spinning is ten times faster when each thread has a processor of its
+/// own, and ten times slower when other programs want it too: then a spinning thread uses up its time slice and
+/// the one it waits for does not run. The number of times that threads were preempted tells which it is.
+class CrowdingGuard {
+public:
+  /// Reports a run that ended |now| (seconds) and in which threads were preempted |preemptions| times.
+  void report(double now, uint64_t preemptions);
+  bool crowded(double now) const { return now < crowdedUntil; }
+
+private:
+  double windowStart = 0, crowdedUntil = 0, penalty = 0;
+  uint64_t inWindow = 0;
+};
+
 /// Threads that sleep between runs and work together on one run at a time. The caller is thread 0.
 /// One team per process: acquire() gives every executable the same one; it ends with its last user.
 class ThreadTeam {
@@ -61,6 +75,7 @@ private:
   std::mutex mutex;
   std::vector<std::unique_ptr<Worker>> workers; ///< thread t is workers[t - 1]
   FlagBarrier barrier;
+  CrowdingGuard crowding;
   std::vector<int> cpus;
   unsigned usableCpus = 1;
   // The current run; written before |go| is raised.
@@ -71,6 +86,7 @@ private:
   bool pin = false, stop = false;
   alignas(64) std::atomic<uint32_t> running{0};
   std::atomic<uint32_t> callerSleeps{0};
+  std::atomic<uint64_t> preemptions{0}; ///< of workers, in the current run
 };
 
 } // namespace lathe::runtime

@@ -78,8 +78,7 @@ Topology Topology::detect() {
   std::vector<int> siblings;
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
     if (!CPU_ISSET(cpu, &set)) continue;
-    std::string list =
-        readAll("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
+    std::string list = readAll("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
     if (list.empty()) list = "cpu" + std::to_string(cpu);
     (seen.insert(list).second ? t.cpus : siblings).push_back(cpu);
   }

@@ -8,9 +8,9 @@
 namespace lathe::runtime {
 
 struct Topology {
-  std::vector<int> cpus;  ///< logical CPUs of the affinity mask, one of each core first
-  unsigned cores = 1;     ///< distinct cores among them
-  unsigned quota = 0;     ///< CPUs' worth of time the control group allows, rounded up; 0: no limit
+  std::vector<int> cpus; ///< logical CPUs of the affinity mask, one of each core first
+  unsigned cores = 1;    ///< distinct cores among them
+  unsigned quota = 0;    ///< CPUs' worth of time the control group allows, rounded up; 0: no limit
   /// Threads that can really run at once.
   unsigned usableCpus() const;
   /// Threads for a step by default: one per core, within the quota.

@@ -62,6 +62,26 @@ TEST(ThreadTeam, FloatModeIsTheRulesWhateverTheCallerSet) {
   for (unsigned mode : seen) EXPECT_EQ(mode & 0xffc0u, 0x1f80u);
 }
 
+TEST(ThreadTeam, SpinsUnlessPreemptedOften) {
+  CrowdingGuard guard;
+  double now = 100;
+  for (int i = 0; i < 1000; ++i) guard.report(now += 0.001, i % 100 == 0); // ten a second: quiet
+  EXPECT_FALSE(guard.crowded(now));
+  for (int i = 0; i < 4; ++i) guard.report(now += 0.001, 1);
+  EXPECT_TRUE(guard.crowded(now));
+  EXPECT_FALSE(guard.crowded(now + 0.11)); // tried again soon
+  double spun = 0;
+  for (double end = now + 20; now < end; now += 0.001) { // a machine that stays crowded
+    bool spins = !guard.crowded(now);
+    spun += spins * 0.001;
+    guard.report(now, spins ? 1 : 0);
+  }
+  EXPECT_LT(spun, 0.5);
+  for (double end = now + 10; now < end; now += 0.001) guard.report(now, 0);
+  for (int i = 0; i < 4; ++i) guard.report(now += 0.001, 1);
+  EXPECT_FALSE(guard.crowded(now + 0.11)); // long quiet: the penalty begins anew
+}
+
 TEST(Topology, ReadsLimits) {
   EXPECT_EQ(parseCpuMax("max 100000\n"), 0u);
   EXPECT_EQ(parseCpuMax("150000 100000\n"), 2u);

@@ -149,7 +149,7 @@ struct Bench {
   }
 
   void decode(const char *name, int64_t kvHeads, int64_t group, int64_t dim, KVFormat f, int64_t page, int64_t layers,
-              int64_t depth) {
+              int64_t depth, int64_t rows = 1) {
     if (!wants(std::string("decode ") + name)) return;
     AttentionParams p;
     p.qHeads = kvHeads * group, p.kvHeads = kvHeads, p.headDim = p.valueDim = dim, p.k = p.v = f, p.page = page;
@@ -172,14 +172,17 @@ struct Bench {
     std::shuffle(table.begin(), table.end(), std::mt19937(1));
     const int32_t *tables[1] = {table.data()};
     uint32_t stride = uint32_t(blocks);
-    int32_t slot = int32_t(depth - 1), zero = 0;
+    std::vector<int32_t> slot(rows), zero(rows);
+    std::iota(slot.begin(), slot.end(), int32_t(depth - rows));
     LatheStep step{};
-    step.rows = step.sequences = 1;
-    step.slot = &slot, step.sequence = &zero, step.position = &slot;
+    step.rows = uint32_t(rows), step.sequences = 1;
+    step.slot = slot.data(), step.sequence = zero.data(), step.position = slot.data();
     step.blockTable = tables, step.tableStride = &stride;
-    uint8_t *q = pages(1 << 16), *out = pages(1 << 16), *partials = pages(partialsBytes(p, 1));
+    uint8_t *q = pages(1 << 20), *out = pages(1 << 20), *partials = pages(partialsBytes(p, rows));
     std::vector<uint8_t *> scratch{pages(scratchBytes(p)), pages(scratchBytes(p))};
-    int64_t items = (slot / p.chunk + 1) * kvHeads;
+    int64_t items = 0, block = attentionRowBlock(p), wholeItems = (rows + block - 1) / block * kvHeads;
+    for (int32_t x : slot)
+      items += (x / p.chunk + 1) * kvHeads;
     double best[2][4];
     for (auto &b : best)
       std::fill(b, b + 4, 1e9);
@@ -200,13 +203,13 @@ struct Bench {
                             uint8_t *args[3] = {q, pool + l * p.headStride * kvHeads, partials};
                             k["split"](args, &step, t, items, threads, scratch[t]);
                             uint8_t *last[2] = {partials, out};
-                            if (t == 0) k["combine"](last, &step, 0, 1, 1, scratch[t]);
+                            if (t == 0) k["combine"](last, &step, 0, rows, 1, scratch[t]);
                           }
                         }));
         b[3] = std::min(b[3], parallel(threads, [&](int t) {
                           for (int64_t l = 0; l < layers; ++l) {
                             uint8_t *args[3] = {q, pool + l * p.headStride * kvHeads, out};
-                            k["whole"](args, &step, t, kvHeads, threads, scratch[t]);
+                            k["whole"](args, &step, t, wholeItems, threads, scratch[t]);
                           }
                         }));
       }
@@ -361,6 +364,8 @@ int main(int argc, char **argv) {
   b.decode("8x4x64 int8 p16", 8, 4, 64, F::int8, 16, 16, 2048);
   b.decode("8x4x128 f16 p16", 8, 4, 128, F::f16, 16, 12, 2048);
   b.decode("8x1x64 f16 p16", 8, 1, 64, F::f16, 16, 16, 2048);
+  b.decode("3x3x64 f16 p16 4 rows", 3, 3, 64, F::f16, 16, 30, 2048, 4);
+  b.decode("8x4x64 f16 p16 8 rows", 8, 4, 64, F::f16, 16, 16, 2048, 8);
   b.prompt("3x3x64 f16 512", 3, 3, 64, F::f16, 16, 512, 0);
   b.prompt("8x4x64 f16 512", 8, 4, 64, F::f16, 16, 512, 0);
   b.prompt("8x4x64 f16 512@2048", 8, 4, 64, F::f16, 16, 512, 2048);

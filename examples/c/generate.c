@@ -63,7 +63,8 @@ int main(int argc, char **argv) {
   lathe_generate_options_init(&options);
   options.max_tokens = 200;
   lathe_generate_result result = {.struct_size = sizeof result};
-  if (lathe_generate(engine, sequence, ids, count, &options, show, NULL, &result) != LATHE_OK) return failed("generate");
+  if (lathe_generate(engine, sequence, ids, count, &options, show, NULL, &result) != LATHE_OK)
+    return failed("generate");
   printf("\n");
   fprintf(stderr, "%zu tokens in %.2f s\n", result.new_tokens, result.prompt_seconds + result.decode_seconds);
 

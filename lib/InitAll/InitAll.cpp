@@ -6,6 +6,7 @@
 #include "dialects/LLM/LLM.h"
 #include "dialects/Plan/Plan.h"
 #include "lathe/Conversion/Passes.h"
+#include "lathe/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -22,4 +23,6 @@ void lathe::registerAllDialects(mlir::DialectRegistry &registry) {
 void lathe::registerAllPasses() {
   registerLatheConversionPasses();
   mlir::registerTransformsPasses(); // canonicalize, cse, ...
+  registerLatheTransformsPasses();
+  registerLLMPipeline();
 }

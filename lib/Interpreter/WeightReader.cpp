@@ -4,6 +4,7 @@
 #include "WeightReader.h"
 #include "Kernels.h"
 #include "lathe/weights/Storage.h"
+#include "lathe/weights/Synthetic.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -65,6 +66,16 @@ Status WeightReader::readTranspose(llm::TransposeAttr a, int64_t begin, int64_t 
   return Status();
 }
 
+/// Rounds |rows| rows to what they are worth in |storage|.
+static Status round(StorageType storage, int64_t rows, int64_t cols, float *values) {
+  std::vector<uint8_t> bytes(rowBytes(storage, cols));
+  for (int64_t i = 0; i < rows; ++i, values += cols) {
+    LATHE_RETURN_IF_ERROR(encodeRow(storage, std::span<const float>(values, cols), bytes.data()));
+    dequantizeRow(storage, bytes.data(), std::span<float>(values, cols));
+  }
+  return Status();
+}
+
 Status WeightReader::read(Attribute expression, int64_t begin, int64_t count, float *out) {
   if (count == 0) return Status();
   return llvm::TypeSwitch<Attribute, Status>(expression)
@@ -110,16 +121,14 @@ Status WeightReader::read(Attribute expression, int64_t begin, int64_t count, fl
       })
       .Case<llm::RoundAttr>([&](llm::RoundAttr a) {
         LATHE_RETURN_IF_ERROR(read(a.getSource(), begin, count, out));
-        int64_t cols = shapeOf(a).cols;
-        StorageType storage = llm::storageType(a.getStorage());
-        std::vector<uint8_t> bytes(rowBytes(storage, cols));
-        for (int64_t i = 0; i < count; ++i, out += cols) {
-          LATHE_RETURN_IF_ERROR(encodeRow(storage, std::span<const float>(out, cols), bytes.data()));
-          dequantizeRow(storage, bytes.data(), std::span<float>(out, cols));
-        }
-        return Status();
+        return round(llm::storageType(a.getStorage()), count, shapeOf(a).cols, out);
       })
-      .Default([&](Attribute) { return Status(StatusCode::unsupported, "the interpreter has no values for a synthetic weight"); });
+      .Case<llm::SyntheticAttr>([&](llm::SyntheticAttr a) {
+        int64_t cols = shapeOf(a).cols;
+        for (int64_t i = 0; i < count; ++i) syntheticRow(a.getSeed(), begin + i, std::span<float>(out + i * cols, cols));
+        return round(llm::storageType(a.getStorage()), count, cols, out);
+      })
+      .Default([](Attribute) { return Status(StatusCode::internal, "not a weight expression"); });
 }
 
 Result<const float *> WeightReader::whole(llm::ParamOp param, int threads) {

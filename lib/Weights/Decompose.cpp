@@ -115,9 +115,14 @@ void decomposeBlock(StorageType type, const uint8_t *b, DecomposedBlock &out) {
   out.dmin = 0;
   switch (type) {
   case StorageType::q4_0:
-  case StorageType::iq4_nl: return nibbles(b + 2, out.codes);
-  case StorageType::q4_1: out.dmin = load16(b + 2); return nibbles(b + 4, out.codes);
-  case StorageType::q5_0: nibbles(b + 6, out.codes); return fifthBits(b + 2, out.codes);
+  case StorageType::iq4_nl:
+    return nibbles(b + 2, out.codes);
+  case StorageType::q4_1:
+    out.dmin = load16(b + 2);
+    return nibbles(b + 4, out.codes);
+  case StorageType::q5_0:
+    nibbles(b + 6, out.codes);
+    return fifthBits(b + 2, out.codes);
   case StorageType::q5_1:
     out.dmin = load16(b + 2);
     nibbles(b + 8, out.codes);
@@ -126,14 +131,18 @@ void decomposeBlock(StorageType type, const uint8_t *b, DecomposedBlock &out) {
     for (int k = 0; k < 32; ++k)
       out.codes[k] = b[2 + k] ^ 128;
     return;
-  case StorageType::q2_k: return decomposeQ2K(b, out);
-  case StorageType::q3_k: return decomposeQ3K(b, out);
+  case StorageType::q2_k:
+    return decomposeQ2K(b, out);
+  case StorageType::q3_k:
+    return decomposeQ3K(b, out);
   case StorageType::q4_k:
     out.dmin = load16(b + 2);
     scalesAndMins(b + 4, out);
     return groupNibbles(b + 16, out.codes);
-  case StorageType::q5_k: return decomposeQ5K(b, out);
-  case StorageType::q6_k: return decomposeQ6K(b, out);
+  case StorageType::q5_k:
+    return decomposeQ5K(b, out);
+  case StorageType::q6_k:
+    return decomposeQ6K(b, out);
   case StorageType::int4_g32:
   case StorageType::int4_g64:
   case StorageType::int4_g128:
@@ -150,7 +159,8 @@ void decomposeBlock(StorageType type, const uint8_t *b, DecomposedBlock &out) {
   case StorageType::f32:
   case StorageType::f16:
   case StorageType::bf16:
-  case StorageType::int8: return; // have no blocks
+  case StorageType::int8:
+    return; // have no blocks
   }
 }
 

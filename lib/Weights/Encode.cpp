@@ -89,14 +89,17 @@ void encodeInt8(std::span<const float> row, uint8_t *out) {
   float scale = std::fabs(extreme(row.data(), static_cast<int>(row.size()))) / 127;
   std::memcpy(out, &scale, 4);
   for (size_t k = 0; k < row.size(); ++k)
-    out[4 + k] = static_cast<uint8_t>(128 + (scale != 0 ? std::nearbyint(std::clamp(row[k] / scale, -127.0f, 127.0f)) : 0));
+    out[4 + k] =
+        static_cast<uint8_t>(128 + (scale != 0 ? std::nearbyint(std::clamp(row[k] / scale, -127.0f, 127.0f)) : 0));
 }
 
 } // namespace
 
 Status encodeRow(StorageType type, std::span<const float> row, uint8_t *out) {
   switch (type) {
-  case StorageType::f32: std::memcpy(out, row.data(), row.size_bytes()); return Status();
+  case StorageType::f32:
+    std::memcpy(out, row.data(), row.size_bytes());
+    return Status();
   case StorageType::f16:
     for (size_t k = 0; k < row.size(); ++k)
       store16(out + 2 * k, floatToHalf(row[k]));
@@ -105,7 +108,8 @@ Status encodeRow(StorageType type, std::span<const float> row, uint8_t *out) {
     for (size_t k = 0; k < row.size(); ++k)
       store16(out + 2 * k, floatToBfloat(row[k]));
     return Status();
-  default: break;
+  default:
+    break;
   }
   const StorageInfo &info = storageInfo(type);
   if (!rowFits(type, static_cast<int64_t>(row.size())))
@@ -121,15 +125,25 @@ Status encodeRow(StorageType type, std::span<const float> row, uint8_t *out) {
     int n = static_cast<int>(std::min(group, row.size() - k));
     bool fits = true;
     switch (type) {
-    case StorageType::int8: encodeInt8(row, out); return Status();
-    case StorageType::q4_0: fits = encodeQ40(x, out); break;
-    case StorageType::q8_0: fits = encodeQ80(x, out); break;
+    case StorageType::int8:
+      encodeInt8(row, out);
+      return Status();
+    case StorageType::q4_0:
+      fits = encodeQ40(x, out);
+      break;
+    case StorageType::q8_0:
+      fits = encodeQ80(x, out);
+      break;
     case StorageType::int4_g32:
     case StorageType::int4_g64:
-    case StorageType::int4_g128: fits = encodeInt4(x, n, info.blockElements, false, out); break;
+    case StorageType::int4_g128:
+      fits = encodeInt4(x, n, info.blockElements, false, out);
+      break;
     case StorageType::int4z_g32:
     case StorageType::int4z_g64:
-    case StorageType::int4z_g128: fits = encodeInt4(x, n, info.blockElements, true, out); break;
+    case StorageType::int4z_g128:
+      fits = encodeInt4(x, n, info.blockElements, true, out);
+      break;
     default:
       return makeError(StatusCode::unsupported,
                        "cannot quantize to %s, only to f32, f16, bf16, q4_0, q8_0, int8, int4_g32, int4_g64, "

@@ -34,8 +34,7 @@ const StorageInfo infos[] = {
     {StorageType::int4z_g128, "int4z_g128", 128, 68, -1},
 };
 
-template <typename T, typename F>
-void widen(const uint8_t *row, std::span<float> out, F convert) {
+template <typename T, typename F> void widen(const uint8_t *row, std::span<float> out, F convert) {
   for (size_t i = 0; i < out.size(); ++i) {
     T value;
     std::memcpy(&value, row + i * sizeof(T), sizeof(T));
@@ -118,9 +117,15 @@ void decomposedToFloats(StorageType type, const DecomposedBlock &block, int colu
 
 void dequantizeRow(StorageType type, const uint8_t *row, std::span<float> out) {
   switch (type) {
-  case StorageType::f32: std::memcpy(out.data(), row, out.size_bytes()); return;
-  case StorageType::f16: widen<uint16_t>(row, out, halfToFloat); return;
-  case StorageType::bf16: widen<uint16_t>(row, out, bfloatToFloat); return;
+  case StorageType::f32:
+    std::memcpy(out.data(), row, out.size_bytes());
+    return;
+  case StorageType::f16:
+    widen<uint16_t>(row, out, halfToFloat);
+    return;
+  case StorageType::bf16:
+    widen<uint16_t>(row, out, bfloatToFloat);
+    return;
   case StorageType::int8: {
     float scale;
     std::memcpy(&scale, row, 4);
@@ -128,7 +133,8 @@ void dequantizeRow(StorageType type, const uint8_t *row, std::span<float> out) {
       out[k] = static_cast<float>(row[4 + k] - 128) * scale;
     return;
   }
-  default: break;
+  default:
+    break;
   }
   const StorageInfo &info = storageInfo(type);
   DecomposedBlock block;

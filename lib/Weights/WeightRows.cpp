@@ -26,8 +26,8 @@ Result<WeightRows> WeightRows::fromLeaf(Leaf leaf, std::span<const int64_t> shap
   out.resultStorage = leaf.storage;
   if (shape[0] > maxRows) return bad(leaf.name, "expected fewer than 2^31 rows, found " + std::to_string(shape[0]));
   if (out.vector && !isFloatStorage(leaf.storage))
-    return bad(leaf.name, std::string("expected a vector of f32, f16 or bf16, found ") +
-                              storageInfo(leaf.storage).name);
+    return bad(leaf.name,
+               std::string("expected a vector of f32, f16 or bf16, found ") + storageInfo(leaf.storage).name);
   leaf.rows = shape[0];
   leaf.columns = out.width;
   out.leaves.push_back(std::move(leaf));
@@ -42,8 +42,7 @@ Result<WeightRows> WeightRows::fromFile(std::shared_ptr<const MappedFile> file, 
   Leaf leaf{std::move(name), storage, nullptr, 0, 0};
   if (!rowFits(storage, shape.empty() ? 0 : shape.back()))
     return bad(leaf.name, "expected rows of a multiple of " + std::to_string(storageInfo(storage).blockElements) +
-                              " elements for " + storageInfo(storage).name + ", found " +
-                              std::to_string(shape.back()));
+                              " elements for " + storageInfo(storage).name + ", found " + std::to_string(shape.back()));
   auto size = static_cast<int64_t>(file->fileSize());
   // Bounds first, without overflow: rows * rowBytes <= size.
   int64_t rows = shape.size() == 2 ? shape[0] : 1, columns = shape.empty() ? 0 : shape.back();
@@ -213,8 +212,7 @@ Status WeightRows::readRow(int64_t row, std::span<float> out) const {
   if (!leaf.rounded) return Status();
   std::vector<uint8_t> bytes(static_cast<size_t>(rowBytes(resultStorage, width)));
   Status status = encodeRow(resultStorage, out, bytes.data());
-  if (!status.ok())
-    return std::move(status).at("tensor " + quoteName(leaf.name) + ", row " + std::to_string(at.row));
+  if (!status.ok()) return std::move(status).at("tensor " + quoteName(leaf.name) + ", row " + std::to_string(at.row));
   dequantizeRow(resultStorage, bytes.data(), out);
   return Status();
 }
@@ -222,8 +220,8 @@ Status WeightRows::readRow(int64_t row, std::span<float> out) const {
 Result<std::vector<float>> WeightRows::readAll() const {
   std::vector<float> out(static_cast<size_t>(rows() * width));
   for (int64_t row = 0; row < rows(); ++row)
-    LATHE_RETURN_IF_ERROR(readRow(row, std::span(out).subspan(static_cast<size_t>(row * width),
-                                                              static_cast<size_t>(width))));
+    LATHE_RETURN_IF_ERROR(
+        readRow(row, std::span(out).subspan(static_cast<size_t>(row * width), static_cast<size_t>(width))));
   LATHE_RETURN_IF_ERROR(check());
   return out;
 }
@@ -238,8 +236,7 @@ Result<const uint8_t *> WeightRows::storedRow(int64_t row, std::vector<uint8_t> 
   LATHE_RETURN_IF_ERROR(leafRow(leaf, at.row, values));
   scratch.resize(static_cast<size_t>(rowBytes(resultStorage, width)));
   Status status = encodeRow(resultStorage, values, scratch.data());
-  if (!status.ok())
-    return std::move(status).at("tensor " + quoteName(leaf.name) + ", row " + std::to_string(at.row));
+  if (!status.ok()) return std::move(status).at("tensor " + quoteName(leaf.name) + ", row " + std::to_string(at.row));
   return static_cast<const uint8_t *>(scratch.data());
 }
 

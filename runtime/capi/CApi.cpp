@@ -225,9 +225,10 @@ lathe_status lathe_forward(lathe_engine *engine, const lathe_work *works, size_t
   for (size_t i = 0; i < work_count; ++i) {
     if (!works[i].tokens && works[i].token_count) return missing("tokens");
     if (works[i].rows > LATHE_ROWS_ALL)
-      return report(makeError(StatusCode::invalidArgument, "work %zu: expected rows in 0..2, found %u", i,
-                              works[i].rows));
-    list.push_back({works[i].sequence, {works[i].tokens, works[i].token_count}, static_cast<OutputRows>(works[i].rows)});
+      return report(
+          makeError(StatusCode::invalidArgument, "work %zu: expected rows in 0..2, found %u", i, works[i].rows));
+    list.push_back(
+        {works[i].sequence, {works[i].tokens, works[i].token_count}, static_cast<OutputRows>(works[i].rows)});
   }
   auto sink = [user](lathe_row_fn callback) -> RowSink {
     if (!callback) return nullptr;

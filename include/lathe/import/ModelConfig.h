@@ -42,17 +42,17 @@ struct ModelConfig {
   Family family = Family::llama;
   std::string name; ///< for people
   int64_t hidden = 0, vocabulary = 0, headSize = 0;
-  int64_t maxSequence = 0;   ///< positions the module is made for
+  int64_t maxSequence = 0;    ///< positions the module is made for
   int64_t modelPositions = 0; ///< positions the model was trained for
   std::vector<LayerConfig> layers;
   std::vector<Rope> ropes;
 
   NormKind norm = NormKind::rms;
   double normEpsilon = 1e-6;
-  bool normPlusOne = false;  ///< stored norm weights are w of 1 + w
-  bool postNorms = false;    ///< a norm after attention and one after the feed-forward (Gemma)
-  bool headNorms = false;    ///< norms of each head of q and k
-  bool gated = true;         ///< activation(gate) * up, else activation(up)
+  bool normPlusOne = false; ///< stored norm weights are w of 1 + w
+  bool postNorms = false;   ///< a norm after attention and one after the feed-forward (Gemma)
+  bool headNorms = false;   ///< norms of each head of q and k
+  bool gated = true;        ///< activation(gate) * up, else activation(up)
   ActivationKind activation = ActivationKind::silu;
   bool qkvBias = false, outputBias = false, feedForwardBias = false, headBias = false;
   bool learnedPositions = false;

@@ -15,9 +15,23 @@ namespace lathe {
 
 /// The parts that weights play in a decoder-only model.
 enum class Role {
-  embedding, positions, finalNorm, head,                                   // of the model
-  attentionNorm, q, k, v, o, qNorm, kNorm, postAttentionNorm,              // of a layer
-  feedForwardNorm, gate, up, down, postFeedForwardNorm,
+  embedding,
+  positions,
+  finalNorm,
+  head, // of the model
+  attentionNorm,
+  q,
+  k,
+  v,
+  o,
+  qNorm,
+  kNorm,
+  postAttentionNorm, // of a layer
+  feedForwardNorm,
+  gate,
+  up,
+  down,
+  postFeedForwardNorm,
 };
 /// "embedding", "q", ...: names of the IR's params are "layers.3.q" and "layers.3.q.bias".
 const char *roleName(Role role);

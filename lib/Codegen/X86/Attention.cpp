@@ -2,7 +2,9 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //
 // whole: an item is a block of rows and a KV head; runs of rows of one sequence walk its history together.
-// split: an item is one row's chunk and a KV head, its result a partial. combine: a row's partials, in order.
+// split: an item is one row's chunk and a KV head, its result a partial; a run of rows of one sequence is done by its
+// last row's items, which cover all its chunks, so that a few rows to verify read the history once. combine: a row's
+// partials, in order.
 //===----------------------------------------------------------------------===//
 #include "Attention.h"
 
@@ -95,7 +97,7 @@ struct Attention : AttentionCore {
     History h = history(arg(1), sequence, kvHead);
     auto [from, last] = loadQueries(arg(0), r0, r1, kvHead);
     Value to = last;
-    Value n = mulc(sub(r1, r0), heads), bigEnd = mulc(divc(n, big.queries), big.queries);
+    Value n = mulc(sub(r1, r0), heads);
     loop(mulc(divc(from, p.chunk), p.chunk), to, p.chunk, [&](Value c0) {
       auto keep = [&](Value i, Value query) {
         State now{ld(f32, floatAt(s.chunkMax, i), 0, 4), ld(f32, floatAt(s.chunkSum, i), 0, 4),
@@ -112,11 +114,7 @@ struct Attention : AttentionCore {
             leS(c0, rangeAt(s.from, query)), {}, [&] { return put(now); },
             [&] { return put(merge({ld(f32, max, 0, 4), ld(f32, sum, 0, 4), loadPieces(out)}, now)); });
       };
-      loop(c(0), bigEnd, big.queries, [&](Value t) { chunk(big, h, t, c(big.queries), c0, nullptr, keep); });
-      loop(bigEnd, n, small.queries, [&](Value t) {
-        Next next{h, addc(c0, p.chunk), to};
-        chunk(small, h, t, mins(sub(n, t), c(small.queries)), c0, &next, keep);
-      });
+      tiles(n, h, c0, {h, addc(c0, p.chunk), to}, false, keep);
     });
     loop(c(0), n, 1, [&](Value query) {
       Value row = add(r0, divc(query, heads)), head = add(mulc(kvHead, heads), remc(query, heads));
@@ -129,38 +127,87 @@ struct Attention : AttentionCore {
     return at(base, add(mulc(add(mulc(row, p.qHeads), head), p.maxChunks), chunkIndex), partialFloats(p) * 4);
   }
 
+  /// A row and the number of items before it.
+  struct Place {
+    Value row, before;
+  };
+  Value itemsOf(Value row) { return mulc(addc(divc(stepInt(offsetof(LatheStep, slot), row), p.chunk), 1), p.kvHeads); }
+  /// Whether row |row| (> 0) does not go on from the row before it.
+  Value startsRun(Value row) {
+    auto pair = [&](size_t field) {
+      Value at = gep(stepPtr(field), shl(row, 2));
+      return std::pair{ld(i32, at, -4, 4), ld(i32, at, 0, 4)};
+    };
+    auto [s0, s1] = pair(offsetof(LatheStep, sequence));
+    auto [t0, t1] = pair(offsetof(LatheStep, slot));
+    return ori(cmp(arith::CmpIPredicate::ne, s0, s1), ltS(t1, t0));
+  }
+
   /// Items are numbered over rows, chunks 0 .. slot / chunk of the row, KV heads. Items of a call ascend, so the row of
   /// one is found by walking on from the last one's.
   void splitItems() {
-    Value slots = stepPtr(offsetof(LatheStep, slot));
-    auto itemsOf = [&](Value row) {
-      return mulc(addc(divc(sext(i64, ld(i32, at(slots, row, 4), 0, 4)), p.chunk), 1), p.kvHeads);
-    };
+    Value rows = rowCount(false);
+    int64_t block = attentionRowBlock(p);
     loop(begin, end, stride, {c(0), c(0)}, [&](Value item, ValueRange now) {
       Values found = whileLoop(
           {now[0], now[1]}, [&](ValueRange x) { return leS(add(x[1], itemsOf(x[0])), item); },
           [&](ValueRange x) { return Values{addc(x[0], 1), add(x[1], itemsOf(x[0]))}; });
-      Value row = found[0], rest = sub(item, found[1]), chunkIndex = divc(rest, p.kvHeads),
-            kvHead = remc(rest, p.kvHeads);
-      Value c0 = mulc(chunkIndex, p.chunk);
-      // A chunk left of the window has nothing to add; its place in the partials is not read.
-      when(ltS(visible(row).first, addc(c0, p.chunk)), [&] {
-        History h = history(arg(1), stepInt(offsetof(LatheStep, sequence), row), kvHead);
-        loadQueries(arg(0), row, addc(row, 1), kvHead);
-        // The next item of this call is mostly another head or chunk of the same row.
-        Value ahead = add(rest, stride), chunkAhead = mulc(divc(ahead, p.kvHeads), p.chunk);
-        Value to = select(ltS(add(item, stride), end), mins(visible(row).second, addc(chunkAhead, p.chunk)), c(0));
-        Next next{{h.table, at(arg(1), remc(ahead, p.kvHeads), p.headStride)}, chunkAhead, to};
-        loop(c(0), c(heads), small.queries, [&](Value t) {
-          chunk(small, h, t, c(small.queries), c0, &next, [&](Value i, Value query) {
-            Value to = partial(arg(2), row, add(mulc(kvHead, heads), query), chunkIndex);
-            st(ld(f32, floatAt(s.chunkMax, i), 0, 4), to, 0, 4);
-            st(ld(f32, floatAt(s.chunkSum, i), 0, 4), to, 4, 4);
-            storePieces(loadPieces(at(gepc(scratch, s.chunkOut), i, outLanes * 4)), gepc(to, 64));
-          });
-        });
-      });
+      Value row = found[0], after = addc(row, 1);
+      // Does the run, or the block that bounds it, end here?
+      Value inBlock = andi(ltS(after, rows), cmp(arith::CmpIPredicate::ne, remc(after, block), c(0)));
+      Value last = ifElse(inBlock, i1, [&] { return Values{startsRun(after)}; }, [&] { return Values{ci(i1, 1)}; })[0];
+      when(last, [&] { splitItem(item, {row, found[1]}, rows); });
       return found;
+    });
+  }
+
+  void splitItem(Value item, Place place, Value rows) {
+    int64_t block = attentionRowBlock(p);
+    Value row = place.row, rest = sub(item, place.before), chunkIndex = divc(rest, p.kvHeads),
+          kvHead = remc(rest, p.kvHeads);
+    Value c0 = mulc(chunkIndex, p.chunk), blockStart = mulc(divc(row, block), block);
+    Value r0 = whileLoop(
+        {row},
+        [&](ValueRange x) {
+          return ifElse(
+              ltS(blockStart, x[0]), i1, [&] { return Values{xori(startsRun(x[0]), ci(i1, 1))}; },
+              [&] { return Values{ci(i1, 0)}; })[0];
+        },
+        [&](ValueRange x) { return Values{addc(x[0], -1)}; })[0];
+    // A chunk left of every window has nothing to add; its place in the partials is not read.
+    when(ltS(visible(r0).first, addc(c0, p.chunk)), [&] {
+      History h = history(arg(1), stepInt(offsetof(LatheStep, sequence), row), kvHead);
+      loadQueries(arg(0), r0, addc(row, 1), kvHead);
+      // The next item of this call: another head or chunk of this row or the next.
+      Value over = sub(add(rest, stride), itemsOf(row)), moves = leS(c(0), over);
+      Value nextRow = select(moves, mins(addc(row, 1), addc(rows, -1)), row);
+      Value ahead = select(moves, over, add(rest, stride)), chunkAhead = mulc(divc(ahead, p.kvHeads), p.chunk);
+      Value to = select(ltS(add(item, stride), end), mins(visible(nextRow).second, addc(chunkAhead, p.chunk)), c(0));
+      History there = history(arg(1), stepInt(offsetof(LatheStep, sequence), nextRow), remc(ahead, p.kvHeads));
+      auto keep = [&](Value i, Value query) {
+        Value head = add(mulc(kvHead, heads), remc(query, heads));
+        Value to = partial(arg(2), add(r0, divc(query, heads)), head, chunkIndex);
+        st(ld(f32, floatAt(s.chunkMax, i), 0, 4), to, 0, 4);
+        st(ld(f32, floatAt(s.chunkSum, i), 0, 4), to, 4, 4);
+        storePieces(loadPieces(at(gepc(scratch, s.chunkOut), i, outLanes * 4)), gepc(to, 64));
+      };
+      tiles(mulc(sub(addc(row, 1), r0), heads), h, c0, {there, chunkAhead, to}, true, keep);
+    });
+  }
+
+  /// The chunk at |c0| for |n| queries: large tiles, then small ones. The first tile that runs fetches |next|; large
+  /// ones only if |fetch|, as prompts mostly find their keys in the cache.
+  void tiles(Value n, const History &h, Value c0, const Next &next, bool fetch,
+             llvm::function_ref<void(Value, Value)> done) {
+    Value bigEnd = mulc(divc(n, big.queries), big.queries);
+    auto ahead = [&](Value t) { return Next{next.h, next.from, select(eq(t, 0), next.to, c(0))}; };
+    loop(c(0), bigEnd, big.queries, [&](Value t) {
+      Next first = ahead(t);
+      chunk(big, h, t, c(big.queries), c0, fetch ? &first : nullptr, done);
+    });
+    loop(bigEnd, n, small.queries, [&](Value t) {
+      Next first = ahead(t);
+      chunk(small, h, t, mins(sub(n, t), c(small.queries)), c0, &first, done);
     });
   }
 

@@ -86,8 +86,9 @@ private:
   Value valuesOf(Value plane, Value inPage);
   void scores(const QueryTile &tile, const History &h, Value q, Value c0, Value from, Value to, bool prefetchValues);
   void softmax(Value i, Value c0, Value from, Value to);
-  /// chunkOut of |count| queries at place |i| += p * v for tokens from .. to-1, in order.
-  void values(int64_t count, const History &h, Value i, Value c0, Value from, Value to, const Next *next);
+  /// chunkOut of |count| queries at place |i| += p * v for tokens from .. to-1, in order; |ragged|: few tokens, little
+  /// code.
+  void values(int64_t count, const History &h, Value i, Value c0, Value from, Value to, const Next *next, bool ragged);
 };
 
 } // namespace lathe::codegen

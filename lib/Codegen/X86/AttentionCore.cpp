@@ -15,8 +15,7 @@ AttentionScratch attentionScratch(const AttentionParams &p) {
   AttentionScratch s;
   int64_t at = 0, lanes = rowStride(p.valueDim);
   auto take = [&](int64_t floats) { return std::exchange(at, at + (floats * 4 + 63) / 64 * 64); };
-  s.maxQueries = (p.form == AttentionParams::whole ? attentionRowBlock(p) : 1) * (p.qHeads / p.kvHeads) +
-                 maxTile; // a tile may stick out
+  s.maxQueries = attentionRowBlock(p) * (p.qHeads / p.kvHeads) + maxTile; // a tile may stick out
   s.q = take(s.maxQueries * p.headDim);
   s.from = take(s.maxQueries);
   s.to = take(s.maxQueries);
@@ -113,7 +112,7 @@ Value AttentionCore::hotExp(Value x) {
 void AttentionCore::scores(const QueryTile &tile, const History &h, Value q, Value c0, Value from, Value to,
                            bool prefetchValues) {
   int64_t bytes = elementBytes(p.k), nq = tile.queries, ng = tile.groups, dim = p.headDim;
-  int64_t unroll = dim % 8 == 0 ? 8 : dim % 4 == 0 ? 4 : 2;
+  int64_t unroll = dim % 8 == 0 && nq * ng < 20 ? 8 : dim % 4 == 0 ? 4 : 2;
   Value first = shru(from, 4), end = shru(addc(to, 15), 4), last = addc(end, -1);
   // Cache lines of a group's values, fetched while its keys are read: the table's order defeats the hardware.
   int64_t lines = (16 * p.valueDim * elementBytes(p.v) + 63) / 64, perStep = (lines * unroll + dim - 1) / dim;
@@ -167,22 +166,33 @@ void AttentionCore::softmax(Value i, Value c0, Value from, Value to) {
     return cmp(arith::CmpIPredicate::ult, sub(token, from32), count);
   };
   auto place = [&](Value g) { return at(row, sub(shl(g, 4), c0), 4); };
+  // Whole groups need no mask; the first and the last one may be partial.
+  Value firstWhole = shru(addc(from, 15), 4), endWhole = maxs(shru(to, 4), firstWhole);
+  auto groups = [&](Value init, llvm::function_ref<Value(Value now, Value g, bool whole)> body) {
+    auto run = [&](Value lo, Value hi, Value init, bool whole) {
+      return loop(lo, hi, 1, init, [&](Value g, ValueRange now) { return Values{body(now[0], g, whole)}; })[0];
+    };
+    return run(endWhole, end, run(firstWhole, endWhole, run(first, firstWhole, init, false), true), false);
+  };
   Value low = splatF(vf, -INFINITY);
-  Value m = treeMax(loop(first, end, 1, low, [&](Value g, ValueRange now) {
-    return Values{fmax(now[0], select(seen(g), ldv(place(g)), low))};
-  })[0]);
+  Value m = treeMax(groups(low, [&](Value now, Value g, bool whole) {
+    Value v = ldv(place(g));
+    return fmax(now, whole ? v : select(seen(g), v, low));
+  }));
   Value max = splat(m);
-  Value sum = treeAdd(loop(first, end, 1, splatF(vf, 0), [&](Value g, ValueRange now) {
-    Value to = place(g), ok = seen(g);
-    Value e = select(ok, hotExp(fsub(select(ok, ldv(to), max), max)), splatF(vf, 0));
+  Value sum = treeAdd(groups(splatF(vf, 0), [&](Value now, Value g, bool whole) {
+    Value to = place(g), v = ldv(to), ok = whole ? Value() : seen(g);
+    Value e = hotExp(fsub(whole ? v : select(ok, v, max), max));
+    if (!whole) e = select(ok, e, splatF(vf, 0));
     st(e, to, 0, 64);
-    return Values{fadd(now[0], e)};
-  })[0]);
+    return fadd(now, e);
+  }));
   st(m, floatAt(s.chunkMax, i), 0, 4);
   st(sum, floatAt(s.chunkSum, i), 0, 4);
 }
 
-void AttentionCore::values(int64_t count, const History &h, Value i, Value c0, Value from, Value to, const Next *next) {
+void AttentionCore::values(int64_t count, const History &h, Value i, Value c0, Value from, Value to, const Next *next,
+                           bool ragged) {
   SmallVector<OutPiece> all = outPieces(p);
   int64_t bytes = elementBytes(p.v), keyBytes = cachePlaneBytes(p.page, p.headDim, p.k);
   // As many accumulators as the registers hold.
@@ -235,6 +245,8 @@ void AttentionCore::values(int64_t count, const History &h, Value i, Value c0, V
           }
           return a;
         };
+        if (ragged)
+          return loop(j0, j1, 1, Values(in.begin(), in.end()), [&](Value j, ValueRange in) { return step(j, 1, in); });
         Value mid = add(j0, andc(sub(j1, j0), ~int64_t(3)));
         Values a =
             loop(j0, mid, 4, Values(in.begin(), in.end()), [&](Value j, ValueRange in) { return step(j, 4, in); });
@@ -269,12 +281,12 @@ void AttentionCore::chunk(const QueryTile &tile, const History &h, Value t, Valu
       for (int64_t d = 0; d < outLanes; d += 16)
         st(splatF(vf, 0), out, d * 4, 64);
       Value left = mins(to, allFrom);
-      when(ltS(from, left), [&] { values(1, h, i, c0, from, left, nullptr); });
+      when(ltS(from, left), [&] { values(1, h, i, c0, from, left, nullptr, true); });
     });
-    when(ltS(allFrom, allTo), [&] { values(tile.queries, h, c(0), c0, allFrom, allTo, next); });
+    when(ltS(allFrom, allTo), [&] { values(tile.queries, h, c(0), c0, allFrom, allTo, next, false); });
     eachQuery([&](Value i, Value query, Value from, Value to) {
       Value right = maxs(from, allTo);
-      when(ltS(right, to), [&] { values(1, h, i, c0, right, to, nullptr); });
+      when(ltS(right, to), [&] { values(1, h, i, c0, right, to, nullptr, true); });
       done(i, query);
     });
   });

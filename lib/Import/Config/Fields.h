@@ -22,7 +22,8 @@ public:
     return it == object.end() || it->is_null() ? nullptr : &*it;
   }
   Status wrong(const char *name, const char *expected) const {
-    std::string text = find(name) ? find(name)->dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) : "nothing";
+    std::string text =
+        find(name) ? find(name)->dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) : "nothing";
     if (text.size() > 60) text = text.substr(0, 60) + "...";
     return Status(StatusCode::invalidArgument, where + quoteName(name) + ": expected " + expected + ", found " + text);
   }
@@ -31,7 +32,8 @@ public:
     if (!value) return std::optional<int64_t>();
     if (value->is_number_unsigned() && value->get<uint64_t>() <= INT64_MAX)
       return std::optional<int64_t>(static_cast<int64_t>(value->get<uint64_t>()));
-    if (value->is_number_integer() && !value->is_number_unsigned()) return std::optional<int64_t>(value->get<int64_t>());
+    if (value->is_number_integer() && !value->is_number_unsigned())
+      return std::optional<int64_t>(value->get<int64_t>());
     return wrong(name, "an integer");
   }
   Result<int64_t> integer(const char *name, std::optional<int64_t> fallback) const {

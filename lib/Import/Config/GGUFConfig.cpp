@@ -136,16 +136,15 @@ Status Reader::readWindows() {
     if (type == gguf::ValueType::array) {
       LATHE_ASSIGN_OR_RETURN(sliding, file.booleans(pattern));
       if (sliding.size() != config.layers.size())
-        return Status(StatusCode::invalidArgument, "metadata " + quoteName(pattern) +
-                                                       ": expected one value for each of " +
-                                                       std::to_string(config.layers.size()) + " layers, found " +
-                                                       std::to_string(sliding.size()));
+        return Status(StatusCode::invalidArgument,
+                      "metadata " + quoteName(pattern) + ": expected one value for each of " +
+                          std::to_string(config.layers.size()) + " layers, found " + std::to_string(sliding.size()));
       period = 0;
     } else {
       LATHE_ASSIGN_OR_RETURN(period, file.integer(pattern));
       if (period < 1)
-        return Status(StatusCode::invalidArgument,
-                      "metadata " + quoteName(pattern) + ": expected a positive period, found " + std::to_string(period));
+        return Status(StatusCode::invalidArgument, "metadata " + quoteName(pattern) +
+                                                       ": expected a positive period, found " + std::to_string(period));
     }
   }
   for (size_t i = 0; i < sliding.size(); ++i) {
@@ -161,8 +160,8 @@ Result<std::vector<double>> Reader::readFactors(const char *tensorName) {
   const gguf::TensorInfo *info = file.tensor(tensorName);
   if (!info) return out;
   if (std::strcmp(info->type->name, "F32") || info->dims.size() != 1 || info->dims[0] > 65536)
-    return Status(StatusCode::invalidArgument, std::string("tensor '") + tensorName +
-                                                   "': expected one dimension of at most 65536 F32 values");
+    return Status(StatusCode::invalidArgument,
+                  std::string("tensor '") + tensorName + "': expected one dimension of at most 65536 F32 values");
   for (uint64_t i = 0; i < info->dims[0]; ++i) {
     float value;
     std::memcpy(&value, file.tensorBytes(*info).data() + 4 * i, 4);

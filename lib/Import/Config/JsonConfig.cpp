@@ -23,15 +23,16 @@ struct Defaults {
   double epsilon;
   int64_t window; ///< 0: none
   bool tied;
+  std::optional<int64_t> heads, vocabulary; ///< none: must be given
 };
 const Defaults table[] = {
-    {"llama", "LlamaForCausalLM", Family::llama, 2048, 0, 0, 1e-6, 0, false},
-    {"mistral", "MistralForCausalLM", Family::mistral, 131072, 8, 0, 1e-6, 4096, false},
-    {"qwen2", "Qwen2ForCausalLM", Family::qwen2, 32768, 32, 0, 1e-6, 4096, false},
-    {"qwen3", "Qwen3ForCausalLM", Family::qwen3, 32768, 32, 128, 1e-6, 4096, false},
-    {"gemma3_text", "Gemma3ForCausalLM", Family::gemma3, 131072, 4, 256, 1e-6, 4096, true},
-    {"phi3", "Phi3ForCausalLM", Family::phi3, 4096, 0, 0, 1e-5, 0, false},
-    {"gpt2", "GPT2LMHeadModel", Family::gpt2, 1024, 0, 0, 1e-5, 0, true},
+    {"llama", "LlamaForCausalLM", Family::llama, 2048, 0, 0, 1e-6, 0, false, {}, {}},
+    {"mistral", "MistralForCausalLM", Family::mistral, 131072, 8, 0, 1e-6, 4096, false, {}, {}},
+    {"qwen2", "Qwen2ForCausalLM", Family::qwen2, 32768, 32, 0, 1e-6, 4096, false, {}, {}},
+    {"qwen3", "Qwen3ForCausalLM", Family::qwen3, 32768, 32, 128, 1e-6, 4096, false, {}, {}},
+    {"gemma3_text", "Gemma3ForCausalLM", Family::gemma3, 131072, 4, 256, 1e-6, 4096, true, 8, 262208},
+    {"phi3", "Phi3ForCausalLM", Family::phi3, 4096, 0, 0, 1e-5, 0, false, {}, {}},
+    {"gpt2", "GPT2LMHeadModel", Family::gpt2, 1024, 0, 0, 1e-5, 0, true, {}, {}},
 };
 
 std::string supportedTypes() {
@@ -98,11 +99,11 @@ Status Reader::mustBeFalse(const char *name) {
 }
 
 Status Reader::readSizes() {
-  LATHE_ASSIGN_OR_RETURN(config.vocabulary, fields.integer("vocab_size", std::nullopt));
+  LATHE_ASSIGN_OR_RETURN(config.vocabulary, fields.integer("vocab_size", defaults->vocabulary));
   bool gpt2 = config.family == Family::gpt2;
   LATHE_ASSIGN_OR_RETURN(config.hidden, fields.integer(gpt2 ? "n_embd" : "hidden_size", std::nullopt));
   LATHE_ASSIGN_OR_RETURN(int64_t layers, fields.integer(gpt2 ? "n_layer" : "num_hidden_layers", std::nullopt));
-  LATHE_ASSIGN_OR_RETURN(int64_t heads, fields.integer(gpt2 ? "n_head" : "num_attention_heads", std::nullopt));
+  LATHE_ASSIGN_OR_RETURN(int64_t heads, fields.integer(gpt2 ? "n_head" : "num_attention_heads", defaults->heads));
   if (layers < 1 || layers > 4096)
     return Status(StatusCode::invalidArgument, "expected 1 to 4096 layers, found " + std::to_string(layers));
   if (heads < 1 || heads > 65536)
@@ -117,7 +118,8 @@ Status Reader::readSizes() {
     LATHE_ASSIGN_OR_RETURN(layer.feedForward, fields.integer("n_inner", 4 * std::min<int64_t>(config.hidden, 1 << 20)));
   } else {
     // null stands for as many as heads, a missing field for the family's number.
-    std::optional<int64_t> kvHeads = object.contains("num_key_value_heads") || !defaults->kvHeads ? heads : defaults->kvHeads;
+    std::optional<int64_t> kvHeads =
+        object.contains("num_key_value_heads") || !defaults->kvHeads ? heads : defaults->kvHeads;
     LATHE_ASSIGN_OR_RETURN(layer.kvHeads, fields.integer("num_key_value_heads", kvHeads));
     LATHE_ASSIGN_OR_RETURN(layer.feedForward, fields.integer("intermediate_size", std::nullopt));
   }
@@ -125,7 +127,8 @@ Status Reader::readSizes() {
   if (gpt2) {
     config.headSize = divided;
   } else {
-    LATHE_ASSIGN_OR_RETURN(config.headSize, fields.integer("head_dim", defaults->headSize ? defaults->headSize : divided));
+    LATHE_ASSIGN_OR_RETURN(config.headSize,
+                           fields.integer("head_dim", defaults->headSize ? defaults->headSize : divided));
   }
   if (config.headSize == divided && (gpt2 || !fields.find("head_dim")) && config.hidden % heads)
     return Status(StatusCode::invalidArgument, "expected a hidden size that is a multiple of the heads, found " +
@@ -156,7 +159,8 @@ Status Reader::readWindows() {
   for (int64_t i = 0; i < count; ++i) {
     bool sliding = true;
     if (types) {
-      std::string type = (*types)[static_cast<size_t>(i)].is_string() ? (*types)[static_cast<size_t>(i)].get<std::string>() : "";
+      std::string type =
+          (*types)[static_cast<size_t>(i)].is_string() ? (*types)[static_cast<size_t>(i)].get<std::string>() : "";
       sliding = type == "sliding_attention";
       if (!sliding && type != "full_attention")
         return Status(StatusCode::unsupported, "'layer_types': " + quoteName(type) +
@@ -178,7 +182,9 @@ Status Reader::readActivation() {
   const char *key = config.family == Family::gpt2     ? "activation_function"
                     : config.family == Family::gemma3 ? "hidden_activation"
                                                       : "hidden_act";
-  std::string fallback = config.family == Family::gpt2 ? "gelu_new" : config.family == Family::gemma3 ? "gelu_pytorch_tanh" : "silu";
+  std::string fallback = config.family == Family::gpt2     ? "gelu_new"
+                         : config.family == Family::gemma3 ? "gelu_pytorch_tanh"
+                                                           : "silu";
   LATHE_ASSIGN_OR_RETURN(std::string name, fields.string(key, fallback));
   const struct {
     const char *name;
@@ -194,8 +200,9 @@ Status Reader::readActivation() {
       config.activation = entry.kind;
       return Status();
     }
-  return Status(StatusCode::unsupported, quoteName(key) + ": " + quoteName(name) +
-                                             " is not supported, only silu, gelu, gelu_new, gelu_pytorch_tanh, relu are");
+  return Status(StatusCode::unsupported,
+                quoteName(key) + ": " + quoteName(name) +
+                    " is not supported, only silu, gelu, gelu_new, gelu_pytorch_tanh, relu are");
 }
 
 Status Reader::readGPT2() {
@@ -258,6 +265,9 @@ Result<ModelConfig> Reader::run() {
 } // namespace
 
 Result<ModelConfig> readModelConfig(const json &object, const ImportOptions &options) {
+  // Gemma 3 from 4B on comes with a vision tower; its text model is described by an object of its own.
+  if (object.is_object() && object.value("model_type", json()) == "gemma3" && object.contains("text_config"))
+    return Reader(object["text_config"], options).run();
   return Reader(object, options).run();
 }
 

@@ -25,8 +25,7 @@ Result<RopeParameters> readParameters(const json &own, const std::string &where,
   LATHE_ASSIGN_OR_RETURN(p.theta, fields.number("rope_theta", theta));
   LATHE_ASSIGN_OR_RETURN(double partial, all.number("partial_rotary_factor", 1));
   LATHE_ASSIGN_OR_RETURN(partial, fields.number("partial_rotary_factor", partial));
-  if (!(partial > 0) || !(partial <= 1))
-    return fields.wrong("partial_rotary_factor", "a number above 0 and at most 1");
+  if (!(partial > 0) || !(partial <= 1)) return fields.wrong("partial_rotary_factor", "a number above 0 and at most 1");
   p.rotarySize = static_cast<int64_t>(static_cast<double>(config.headSize) * partial);
   auto positions = static_cast<double>(config.modelPositions);
   // A value beside the parameters wins over one among them; Phi-3 always has one.

@@ -22,8 +22,8 @@ double llama3(double frequency, const RopeParameters &p) {
   double wavelength = twoPi / frequency;
   if (wavelength < p.originalPositions / p.highFrequencyFactor) return frequency;
   if (wavelength > p.originalPositions / p.lowFrequencyFactor) return frequency / p.factor;
-  double smooth = (p.originalPositions / wavelength - p.lowFrequencyFactor) /
-                  (p.highFrequencyFactor - p.lowFrequencyFactor);
+  double smooth =
+      (p.originalPositions / wavelength - p.lowFrequencyFactor) / (p.highFrequencyFactor - p.lowFrequencyFactor);
   return (1 - smooth) * frequency / p.factor + smooth * frequency;
 }
 

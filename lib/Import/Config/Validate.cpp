@@ -9,8 +9,9 @@ namespace {
 const struct {
   Family family;
   const char *name;
-} families[] = {{Family::llama, "llama"},   {Family::mistral, "mistral"}, {Family::qwen2, "qwen2"}, {Family::qwen3, "qwen3"},
-                {Family::gemma3, "gemma3"}, {Family::phi3, "phi3"},       {Family::gpt2, "gpt2"}};
+} families[] = {{Family::llama, "llama"}, {Family::mistral, "mistral"}, {Family::qwen2, "qwen2"},
+                {Family::qwen3, "qwen3"}, {Family::gemma3, "gemma3"},   {Family::phi3, "phi3"},
+                {Family::gpt2, "gpt2"}};
 } // namespace
 
 const char *familyName(Family family) { return families[static_cast<int>(family)].name; }

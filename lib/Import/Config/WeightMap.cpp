@@ -118,16 +118,35 @@ bool mayBeIgnored(const ModelConfig &config, const std::string &name) {
   if (name == "rope_freqs.weight" || name == "rope_factors_short.weight" || name == "rope_factors_long.weight")
     return true;
   if (endsWith(name, ".rotary_emb.inv_freq")) return true;
-  if (config.family == Family::gpt2 && (endsWith(name, ".attn.bias") || endsWith(name, ".attn.masked_bias"))) return true;
-  return config.tiedHead && name == "lm_head.weight";
+  if (config.family == Family::gpt2 && (endsWith(name, ".attn.bias") || endsWith(name, ".attn.masked_bias")))
+    return true;
+  if (config.family == Family::gemma3)
+    for (const char *part :
+         {"vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector."})
+      if (name.compare(0, std::string_view(part).size(), part) == 0) return true; // text only
+  return config.tiedHead && (name == "lm_head.weight" || name == "language_model.lm_head.weight");
 }
 
 } // namespace
 
 const char *roleName(Role role) {
-  static const char *const names[] = {"embedding", "positions", "final_norm", "head", "attention_norm", "q", "k", "v",
-                                      "o", "q_norm", "k_norm", "post_attention_norm", "feed_forward_norm", "gate", "up",
-                                      "down", "post_feed_forward_norm"};
+  static const char *const names[] = {"embedding",
+                                      "positions",
+                                      "final_norm",
+                                      "head",
+                                      "attention_norm",
+                                      "q",
+                                      "k",
+                                      "v",
+                                      "o",
+                                      "q_norm",
+                                      "k_norm",
+                                      "post_attention_norm",
+                                      "feed_forward_norm",
+                                      "gate",
+                                      "up",
+                                      "down",
+                                      "post_feed_forward_norm"};
   return names[static_cast<int>(role)];
 }
 
@@ -194,8 +213,7 @@ Status WeightMapBuilder::add(Role role, int layer, int64_t rows, int64_t columns
     return Status(StatusCode::unsupported, "tensor " + quoteName(name) + ": a vector of type " +
                                                storageInfo(ref.tensor.storage).name +
                                                " is not supported, only f32, f16, bf16 are");
-  if (roped && (role == Role::q || role == Role::k))
-    ref.unropeHeads = role == Role::q ? shape.heads : shape.kvHeads;
+  if (roped && (role == Role::q || role == Role::k)) ref.unropeHeads = role == Role::q ? shape.heads : shape.kvHeads;
   ref.plusOne = config.normPlusOne && isNorm(role);
   map.weights[{role, layer, bias}] = std::move(ref);
   return Status();
@@ -246,8 +264,8 @@ Status WeightMapBuilder::run() {
 Status WeightMapBuilder::checkUnused(const std::vector<std::string> &all) const {
   for (const std::string &name : all)
     if (!used.count(name) && !mayBeIgnored(config, name))
-      return Status(StatusCode::unsupported, "tensor " + quoteName(name) + " has no part in a model of family " +
-                                                 familyName(config.family));
+      return Status(StatusCode::unsupported,
+                    "tensor " + quoteName(name) + " has no part in a model of family " + familyName(config.family));
   return Status();
 }
 
@@ -277,11 +295,14 @@ Result<WeightMap> WeightMap::fromGGUF(const ModelConfig &config, const gguf::Fil
 
 Result<WeightMap> WeightMap::fromSafetensors(const ModelConfig &config, const safetensors::Model &model) {
   NameTable names = huggingFaceNames(config);
+  // Checkpoints of the bare model lack the prefix; those with a vision tower have a longer one.
   std::string prefix = config.family == Family::gpt2 ? "transformer." : "model.";
+  std::vector<std::string> instead = {""};
+  if (config.family == Family::gemma3) instead = {"", "language_model.model.", "model.language_model."};
   auto lookup = [&](const std::string &name) -> Result<std::optional<TensorRef>> {
     const safetensors::TensorInfo *info = model.tensor(name);
-    // Checkpoints of the bare model lack the prefix.
-    if (!info && name.compare(0, prefix.size(), prefix) == 0) info = model.tensor(name.substr(prefix.size()));
+    for (size_t i = 0; !info && i < instead.size() && name.compare(0, prefix.size(), prefix) == 0; ++i)
+      info = model.tensor(instead[i] + name.substr(prefix.size()));
     if (!info) return std::optional<TensorRef>();
     LATHE_RETURN_IF_ERROR(info->checkUsable());
     StorageType storage = info->dtype == safetensors::DType::f32   ? StorageType::f32

@@ -8,8 +8,7 @@
 namespace lathe::gguf {
 namespace {
 
-template <typename T>
-T load(std::span<const uint8_t> data, uint64_t offset) {
+template <typename T> T load(std::span<const uint8_t> data, uint64_t offset) {
   T value;
   std::memcpy(&value, data.data() + offset, sizeof(T));
   return value;
@@ -46,8 +45,8 @@ Result<const File::Value *> File::need(std::string_view key, const char *expecte
   const Value *value = find(key);
   if (!value) return missing(key);
   if (!wanted(value->type))
-    return Status(StatusCode::invalidArgument, "metadata " + quoteName(key) + ": expected " + expected + ", found " +
-                                                   valueTypeName(value->type));
+    return Status(StatusCode::invalidArgument,
+                  "metadata " + quoteName(key) + ": expected " + expected + ", found " + valueTypeName(value->type));
   return value;
 }
 
@@ -65,14 +64,22 @@ Result<const File::Value *> File::needArray(std::string_view key, const char *ex
 
 Result<int64_t> File::integerAt(std::string_view key, ValueType type, uint64_t offset) const {
   switch (type) {
-  case ValueType::uint8: return static_cast<int64_t>(load<uint8_t>(data, offset));
-  case ValueType::int8: return static_cast<int64_t>(load<int8_t>(data, offset));
-  case ValueType::uint16: return static_cast<int64_t>(load<uint16_t>(data, offset));
-  case ValueType::int16: return static_cast<int64_t>(load<int16_t>(data, offset));
-  case ValueType::uint32: return static_cast<int64_t>(load<uint32_t>(data, offset));
-  case ValueType::int32: return static_cast<int64_t>(load<int32_t>(data, offset));
-  case ValueType::int64: return load<int64_t>(data, offset);
-  default: break;
+  case ValueType::uint8:
+    return static_cast<int64_t>(load<uint8_t>(data, offset));
+  case ValueType::int8:
+    return static_cast<int64_t>(load<int8_t>(data, offset));
+  case ValueType::uint16:
+    return static_cast<int64_t>(load<uint16_t>(data, offset));
+  case ValueType::int16:
+    return static_cast<int64_t>(load<int16_t>(data, offset));
+  case ValueType::uint32:
+    return static_cast<int64_t>(load<uint32_t>(data, offset));
+  case ValueType::int32:
+    return static_cast<int64_t>(load<int32_t>(data, offset));
+  case ValueType::int64:
+    return load<int64_t>(data, offset);
+  default:
+    break;
   }
   auto value = load<uint64_t>(data, offset);
   if (value > static_cast<uint64_t>(INT64_MAX))

@@ -30,8 +30,7 @@ public:
 
 private:
   uint64_t left() const { return data.size() - position; }
-  template <typename T>
-  Result<T> read(const char *what) {
+  template <typename T> Result<T> read(const char *what) {
     if (left() < sizeof(T))
       return makeError(StatusCode::invalidArgument, "expected %s (%zu bytes) at offset %" PRIu64 ", file ends at %zu",
                        what, sizeof(T), position, data.size());
@@ -97,8 +96,8 @@ Result<ValueType> File::Parser::readValueType(std::string_view key) {
   uint64_t start = position;
   LATHE_ASSIGN_OR_RETURN(uint32_t type, read<uint32_t>("a value type"));
   if (type > static_cast<uint32_t>(ValueType::float64))
-    return damaged(start, "metadata " + quoteName(key) + ": expected a value type of 0 to 12, found " +
-                              std::to_string(type));
+    return damaged(start,
+                   "metadata " + quoteName(key) + ": expected a value type of 0 to 12, found " + std::to_string(type));
   return static_cast<ValueType>(type);
 }
 
@@ -128,8 +127,8 @@ Status File::Parser::skipValues(std::string_view key, ValueType type, uint64_t c
       continue;
     }
     if (depth == maxArrayDepth)
-      return damaged(position, "metadata " + quoteName(key) + ": arrays are nested deeper than " +
-                                   std::to_string(maxArrayDepth));
+      return damaged(position,
+                     "metadata " + quoteName(key) + ": arrays are nested deeper than " + std::to_string(maxArrayDepth));
     LATHE_ASSIGN_OR_RETURN(ValueType element, readValueType(key));
     LATHE_ASSIGN_OR_RETURN(uint64_t inner, read<uint64_t>("an array length"));
     LATHE_RETURN_IF_ERROR(skipValues(key, element, inner, depth + 1));
@@ -190,8 +189,8 @@ Status File::Parser::readTensor() {
   LATHE_ASSIGN_OR_RETURN(uint32_t typeId, read<uint32_t>("a tensor's type"));
   info.type = findTensorType(typeId);
   if (!info.type)
-    return Status(StatusCode::unsupported, where + ": type " + describeTensorType(typeId) +
-                                               " is not supported, only " + supportedTensorTypes() + " are");
+    return Status(StatusCode::unsupported, where + ": type " + describeTensorType(typeId) + " is not supported, only " +
+                                               supportedTensorTypes() + " are");
   if (info.dims[0] % info.type->blockElements)
     return damaged(start, where + ": expected rows of a multiple of " + std::to_string(info.type->blockElements) +
                               " elements for type " + info.type->name + ", found " + std::to_string(info.dims[0]));

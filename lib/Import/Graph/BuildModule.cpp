@@ -16,10 +16,14 @@ namespace {
 
 llm::Activation activationOf(ActivationKind kind) {
   switch (kind) {
-  case ActivationKind::silu: return llm::Activation::silu;
-  case ActivationKind::geluTanh: return llm::Activation::gelu_tanh;
-  case ActivationKind::geluErf: return llm::Activation::gelu_erf;
-  case ActivationKind::relu: return llm::Activation::relu;
+  case ActivationKind::silu:
+    return llm::Activation::silu;
+  case ActivationKind::geluTanh:
+    return llm::Activation::gelu_tanh;
+  case ActivationKind::geluErf:
+    return llm::Activation::gelu_erf;
+  case ActivationKind::relu:
+    return llm::Activation::relu;
   }
   return llm::Activation::silu;
 }
@@ -104,7 +108,8 @@ Attribute GraphBuilder::expression(const WeightRef &ref) {
 /// The value of a param, which is declared at its first use.
 Value GraphBuilder::weight(Role role, int layer, bool bias) {
   const WeightRef *ref = weights.find(role, layer, bias);
-  std::string name = (layer < 0 ? "" : "layers." + std::to_string(layer) + ".") + roleName(role) + (bias ? ".bias" : "");
+  std::string name =
+      (layer < 0 ? "" : "layers." + std::to_string(layer) + ".") + roleName(role) + (bias ? ".bias" : "");
   if (Value known = loaded.lookup(name)) return known;
   auto storage = ref->plusOne ? llm::Storage::f32 : static_cast<llm::Storage>(ref->tensor.storage);
   auto type = RankedTensorType::get(ref->shape, llm::elementType(&context, storage));
@@ -122,7 +127,8 @@ Value GraphBuilder::constant(const std::string &name, ArrayRef<float> values) {
   {
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPoint(entry->getParentOp());
-    llm::ParamOp::create(builder, loc, builder.getStringAttr(name), DenseElementsAttr::get(type, values), TypeAttr::get(type));
+    llm::ParamOp::create(builder, loc, builder.getStringAttr(name), DenseElementsAttr::get(type, values),
+                         TypeAttr::get(type));
   }
   return llm::WeightOp::create(builder, loc, type, name);
 }
@@ -263,8 +269,7 @@ Result<OwningOpRef<ModuleOp>> GraphBuilder::run() {
     if (message.empty()) message = diagnostic.str();
     return success();
   });
-  if (failed(verify(module)))
-    return Status(StatusCode::internal, "the imported module does not verify: " + message);
+  if (failed(verify(module))) return Status(StatusCode::internal, "the imported module does not verify: " + message);
   return owned;
 }
 

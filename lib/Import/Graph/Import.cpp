@@ -10,7 +10,7 @@ namespace lathe {
 
 Result<mlir::OwningOpRef<mlir::ModuleOp>> importModel(mlir::MLIRContext &context, const std::string &path,
                                                       const ImportOptions &options) {
-  struct stat info {};
+  struct stat info{};
   if (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
     LATHE_ASSIGN_OR_RETURN(HuggingFaceModel model, HuggingFaceModel::open(path, options));
     return buildModule(context, model.config, model.weights);

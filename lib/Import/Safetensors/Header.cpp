@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstring>
-#include <tuple>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 namespace lathe::safetensors {
 namespace {
@@ -21,11 +21,11 @@ const struct {
   const char *name;
   DType dtype;
   uint64_t bytes;
-} types[] = {{"F32", DType::f32, 4},       {"F16", DType::f16, 2},       {"BF16", DType::bf16, 2},
-             {"F64", DType::other, 8},     {"I64", DType::other, 8},     {"U64", DType::other, 8},
-             {"I32", DType::other, 4},     {"U32", DType::other, 4},     {"I16", DType::other, 2},
-             {"U16", DType::other, 2},     {"I8", DType::other, 1},      {"U8", DType::other, 1},
-             {"BOOL", DType::other, 1},    {"F8_E5M2", DType::other, 1}, {"F8_E4M3", DType::other, 1}};
+} types[] = {{"F32", DType::f32, 4},    {"F16", DType::f16, 2},       {"BF16", DType::bf16, 2},
+             {"F64", DType::other, 8},  {"I64", DType::other, 8},     {"U64", DType::other, 8},
+             {"I32", DType::other, 4},  {"U32", DType::other, 4},     {"I16", DType::other, 2},
+             {"U16", DType::other, 2},  {"I8", DType::other, 1},      {"U8", DType::other, 1},
+             {"BOOL", DType::other, 1}, {"F8_E5M2", DType::other, 1}, {"F8_E4M3", DType::other, 1}};
 
 Status bad(const std::string &where, const std::string &what) {
   return Status(StatusCode::invalidArgument, where + ": " + what);
@@ -44,8 +44,8 @@ Result<TensorInfo> readTensor(const std::string &name, const json &entry, uint64
   info.name = name;
   info.dtypeName = dtype->get<std::string>();
   if (shape->size() > maxRank)
-    return bad(where, "expected at most " + std::to_string(maxRank) + " dimensions, found " +
-                          std::to_string(shape->size()));
+    return bad(where,
+               "expected at most " + std::to_string(maxRank) + " dimensions, found " + std::to_string(shape->size()));
   uint64_t elements = 1;
   for (const json &dim : *shape) {
     if (!dim.is_number_unsigned()) return bad(where, "expected 'shape' of non-negative integers");

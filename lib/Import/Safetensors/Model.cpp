@@ -37,9 +37,7 @@ Status Model::readIndex(const std::string &directory, const std::string &indexPa
   auto bytes = file.bytes();
   auto parsed = parseJson({reinterpret_cast<const char *>(bytes.data()), bytes.size()});
   if (!parsed.ok()) return parsed.status().at(indexPath);
-  auto fail = [&](const std::string &what) {
-    return Status(StatusCode::invalidArgument, indexPath + ": " + what);
-  };
+  auto fail = [&](const std::string &what) { return Status(StatusCode::invalidArgument, indexPath + ": " + what); };
   if (!parsed->is_object()) return fail("expected a JSON object");
   auto map = parsed->find("weight_map");
   if (map == parsed->end() || !map->is_object()) return fail("expected an object 'weight_map'");

@@ -2,6 +2,7 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #include "RowTesting.h"
+#include <map>
 #include <numeric>
 
 using namespace lathe;
@@ -116,18 +117,31 @@ const Batch batches[] = {
     {{{600, 1}, {17, 1}, {256, 1}, {1, 1}}},
     {{{255, 3}, {257, 40}}},
     {{{16, 16}, {15, 2}, {600, 1}, {300, 60}}},
+    {{{258, 5}, {512, 3}, {31, 2}}}, // drafts to verify
 };
+
+/// All forms of the grid, built once for all tests.
+KernelLibrary &gridLibrary(X86Target target) {
+  static std::map<artifact::Variant, std::unique_ptr<KernelLibrary>> built;
+  auto &library = built[target.variant];
+  if (library) return *library;
+  std::vector<KernelJob> jobs;
+  for (AttentionParams p : grid()) {
+    std::string n = std::to_string(jobs.size() / 3);
+    jobs.push_back(job("whole" + n, p, emitAttention));
+    p.form = AttentionParams::split;
+    jobs.push_back(job("split" + n, p, emitAttention));
+    p.form = AttentionParams::combine;
+    jobs.push_back(job("combine" + n, p, emitAttention));
+  }
+  library = std::make_unique<KernelLibrary>(jobs, target);
+  return *library;
+}
 
 TEST(Attention, WholeMatchesTheModelForEveryRow) {
   std::vector<AttentionParams> g = grid();
-  std::vector<KernelJob> jobs;
-  for (size_t i = 0; i < g.size(); ++i)
-    jobs.push_back(job("k" + std::to_string(i), g[i], emitAttention));
   // The model is slow: its rows are computed once, for all variants.
-  std::vector<X86Target> targets = hostTargets();
-  std::vector<std::unique_ptr<KernelLibrary>> libraries;
-  for (X86Target t : targets)
-    libraries.push_back(std::make_unique<KernelLibrary>(jobs, t));
+  std::vector<X86Target> targets = rowTargets();
   for (size_t i = 0; i < g.size(); ++i)
     for (size_t b = 0; b < std::size(batches); ++b) {
       Scene s(g[i], batches[b], uint32_t(i * 10 + b));
@@ -142,7 +156,7 @@ TEST(Attention, WholeMatchesTheModelForEveryRow) {
         std::memcpy(q.data(), s.q.data(), q.size());
         std::memcpy(pool.data(), s.cache.bytes.data(), pool.size());
         int64_t block = attentionRowBlock(p);
-        runKernel((*libraries[t])["k" + std::to_string(i)], {q.data(), pool.data(), out.data()}, s.step,
+        runKernel(gridLibrary(targets[t])["whole" + std::to_string(i)], {q.data(), pool.data(), out.data()}, s.step,
                   (s.rows + block - 1) / block * p.kvHeads, 2, int64_t(scratchBytes(p)));
         EXPECT_TRUE(out.intact());
         for (int64_t r = 0; r < s.rows; ++r)
@@ -155,18 +169,8 @@ TEST(Attention, WholeMatchesTheModelForEveryRow) {
 
 TEST(Attention, SplitAndCombineEqualWhole) {
   std::vector<AttentionParams> g = grid();
-  std::vector<KernelJob> jobs;
-  for (size_t i = 0; i < g.size(); ++i) {
-    std::string n = std::to_string(i);
-    AttentionParams p = g[i];
-    jobs.push_back(job("whole" + n, p, emitAttention));
-    p.form = AttentionParams::split;
-    jobs.push_back(job("split" + n, p, emitAttention));
-    p.form = AttentionParams::combine;
-    jobs.push_back(job("combine" + n, p, emitAttention));
-  }
-  for (X86Target target : hostTargets()) {
-    KernelLibrary library(jobs, target);
+  for (X86Target target : rowTargets()) {
+    KernelLibrary &library = gridLibrary(target);
     for (size_t i = 0; i < g.size(); ++i)
       for (size_t b = 0; b < std::size(batches); ++b) {
         SCOPED_TRACE(std::string(variantName(target.variant)) + " case " + std::to_string(i) + " batch " +
@@ -202,7 +206,7 @@ TEST(Attention, QuantizedOutputIsTheQuantizationOfTheRows) {
     p.quantize = true, p.act = f, p.halves = f == ActFormat::int8z;
     jobs.push_back(job("k" + std::to_string(i++), p, emitAttention));
   }
-  for (X86Target target : hostTargets()) {
+  for (X86Target target : rowTargets()) {
     KernelLibrary library(jobs, target);
     Scene s(base, {{{40, 20}, {300, 1}}}, 3);
     Buffer q(s.q.size() * 4), pool(s.cache.bytes.size());

@@ -52,7 +52,7 @@ TEST(Gather, EveryStorageTypeMatchesTheModel) {
   std::vector<KernelJob> jobs;
   for (size_t i = 0; i < grid.size(); ++i)
     jobs.push_back(job("k" + std::to_string(i), grid[i], emitGather));
-  for (X86Target target : hostTargets()) {
+  for (X86Target target : rowTargets()) {
     KernelLibrary library(jobs, target);
     for (size_t i = 0; i < grid.size(); ++i) {
       const GatherParams &p = grid[i];
@@ -95,7 +95,7 @@ TEST(Angles, MatchTheModelAndTheLibrary) {
   std::vector<KernelJob> jobs;
   for (size_t i = 0; i < grid.size(); ++i)
     jobs.push_back(job("k" + std::to_string(i), grid[i], emitAngles));
-  for (X86Target target : hostTargets()) {
+  for (X86Target target : rowTargets()) {
     KernelLibrary library(jobs, target);
     for (size_t i = 0; i < grid.size(); ++i) {
       const AnglesParams &p = grid[i];
@@ -153,7 +153,7 @@ TEST(RopeAppend, MatchesTheModel) {
   std::vector<KernelJob> jobs;
   for (size_t i = 0; i < grid.size(); ++i)
     jobs.push_back(job("k" + std::to_string(i), grid[i], emitRopeAppend));
-  for (X86Target target : hostTargets()) {
+  for (X86Target target : rowTargets()) {
     KernelLibrary library(jobs, target);
     for (size_t i = 0; i < grid.size(); ++i) {
       const RopeAppendParams &p = grid[i];

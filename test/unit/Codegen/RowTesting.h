@@ -11,6 +11,13 @@ namespace lathe::codegen::test {
 /// The wide grids of every test; the default keeps the corners.
 inline bool fullGrid() { return std::getenv("LATHE_FULL") != nullptr; }
 
+/// The variants to test: row kernels depend on the vector width only, so one of 512 bits stands for both.
+inline std::vector<X86Target> rowTargets() {
+  std::vector<X86Target> all = hostTargets();
+  if (!fullGrid() && all.size() > 2) all.erase(all.begin() + 1);
+  return all;
+}
+
 using Random = std::mt19937;
 inline float normal(Random &r, float sigma = 1.0f) { return sigma * std::normal_distribution<float>()(r); }
 inline void fillNormal(Random &r, float *p, int64_t n, float sigma = 1.0f) {

@@ -34,7 +34,7 @@ TEST(Norm, MatchesTheModelBitForBit) {
   std::vector<KernelJob> jobs;
   for (size_t i = 0; i < grid.size(); ++i)
     jobs.push_back(job("k" + std::to_string(i), grid[i], emitNorm));
-  for (X86Target target : hostTargets()) {
+  for (X86Target target : rowTargets()) {
     KernelLibrary library(jobs, target);
     for (size_t i = 0; i < grid.size(); ++i) {
       const NormParams &p = grid[i];
@@ -112,7 +112,7 @@ TEST(Rows, QuantizeAndActivationsMatchTheModel) {
       jobs.push_back(job(symbol, p, emitActivation));
     }
   }
-  for (X86Target target : hostTargets()) {
+  for (X86Target target : rowTargets()) {
     KernelLibrary library(jobs, target);
     for (size_t i = 0; i < grid.size(); ++i) {
       const Case &g = grid[i];
@@ -150,7 +150,7 @@ TEST(Rows, QuantizeAndActivationsMatchTheModel) {
 TEST(Rows, SoftcapMatchesTheModel) {
   SoftcapParams p;
   p.n = 1003, p.stride = rowStride(p.n), p.cap = 30.0f;
-  for (X86Target target : hostTargets()) {
+  for (X86Target target : rowTargets()) {
     KernelLibrary library({job("cap", p, emitSoftcap)}, target);
     Random random(5);
     StepData step(3);

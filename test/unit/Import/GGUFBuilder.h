@@ -16,8 +16,7 @@ struct GGUFBuilder {
   uint32_t version = 3;
   uint64_t alignment = 32;
 
-  template <typename T>
-  static std::string raw(T value) {
+  template <typename T> static std::string raw(T value) {
     std::string out(sizeof(T), '\0');
     std::memcpy(out.data(), &value, sizeof(T));
     return out;
@@ -39,8 +38,7 @@ struct GGUFBuilder {
       bytes += text(s);
     return value(key, 9, bytes);
   }
-  template <typename T>
-  GGUFBuilder &array(const std::string &key, uint32_t type, const std::vector<T> &v) {
+  template <typename T> GGUFBuilder &array(const std::string &key, uint32_t type, const std::vector<T> &v) {
     std::string bytes = raw(type) + raw<uint64_t>(v.size());
     for (T x : v)
       bytes += raw(x);

@@ -85,8 +85,9 @@ TEST(GGUFConfig, Windows) {
   EXPECT_DOUBLE_EQ(c->ropes[0].inverseFrequencies[1], 0.001);
   auto wrong = model("gemma3");
   wrong.u32("gemma3.attention.sliding_window", 8).array<uint8_t>("gemma3.attention.sliding_window_pattern", 7, {1, 0});
-  EXPECT_EQ(error(wrong),
-            "m.gguf: metadata 'gemma3.attention.sliding_window_pattern': expected one value for each of 1 layers, found 2");
+  EXPECT_EQ(
+      error(wrong),
+      "m.gguf: metadata 'gemma3.attention.sliding_window_pattern': expected one value for each of 1 layers, found 2");
   auto zero = model("gemma3");
   zero.u32("gemma3.attention.sliding_window", 8).u32("gemma3.attention.sliding_window_pattern", 0);
   EXPECT_EQ(error(zero),
@@ -94,8 +95,9 @@ TEST(GGUFConfig, Windows) {
 }
 
 TEST(GGUFConfig, UnsupportedThingsAreNamed) {
-  EXPECT_EQ(error(model("mamba")), "m.gguf: architecture 'mamba' is not supported, only llama (with mistral), qwen2, qwen3, "
-                                   "gemma3, phi3, gpt2 are");
+  EXPECT_EQ(error(model("mamba")),
+            "m.gguf: architecture 'mamba' is not supported, only llama (with mistral), qwen2, qwen3, "
+            "gemma3, phi3, gpt2 are");
   EXPECT_EQ(error(model().u32("llama.expert_count", 8)),
             "m.gguf: a mixture of 8 experts is not supported, only dense feed-forward layers are");
   EXPECT_EQ(error(model().u32("split.count", 3)),
@@ -114,7 +116,10 @@ TEST(GGUFConfig, DamagedMetadata) {
   EXPECT_EQ(error(GGUFBuilder()), "m.gguf: metadata 'general.architecture' is missing");
   EXPECT_EQ(error(GGUFBuilder().u32("general.architecture", 3)),
             "m.gguf: metadata 'general.architecture': expected a string, found uint32");
-  EXPECT_EQ(error(GGUFBuilder().string("general.architecture", "llama").u32("llama.embedding_length", 8).u32("llama.context_length", 8)),
+  EXPECT_EQ(error(GGUFBuilder()
+                      .string("general.architecture", "llama")
+                      .u32("llama.embedding_length", 8)
+                      .u32("llama.context_length", 8)),
             "m.gguf: expected a tensor 'token_embd.weight' of 2 dimensions");
   GGUFBuilder none;
   none.string("general.architecture", "llama").u32("llama.embedding_length", 8).u32("llama.context_length", 8);
@@ -147,7 +152,8 @@ TEST(WeightMap, TensorsAreCheckedAgainstTheConfiguration) {
   wide.tensor("token_embd.weight", 0, {32, 2}, std::string(256, '\0'));
   wide.tensor("position_embd.weight", 0, {32, 4}, std::string(512, '\0'));
   wide.tensor("blk.0.attn_norm.weight", 2, {32}, std::string(18, '\0'));
-  EXPECT_EQ(mapError(wide), "m.gguf: tensor 'blk.0.attn_norm.weight': a vector of type q4_0 is not supported, only f32, f16, bf16 are");
+  EXPECT_EQ(mapError(wide),
+            "m.gguf: tensor 'blk.0.attn_norm.weight': a vector of type q4_0 is not supported, only f32, f16, bf16 are");
 }
 
 TEST(WeightMap, LlamaRowsAreUnroped) {

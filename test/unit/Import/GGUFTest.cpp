@@ -1,5 +1,5 @@
-#include "GGUFBuilder.h"
 #include "lathe/import/GGUF.h"
+#include "GGUFBuilder.h"
 #include <gtest/gtest.h>
 #include <random>
 
@@ -12,10 +12,7 @@ Result<gguf::File> parse(const std::string &bytes) {
   return gguf::File::parse({reinterpret_cast<const uint8_t *>(bytes.data()), bytes.size()}, "test.gguf");
 }
 std::string error(const std::string &bytes) { return parse(bytes).status().message(); }
-template <typename T>
-std::string error(const Result<T> &result) {
-  return result.status().message();
-}
+template <typename T> std::string error(const Result<T> &result) { return result.status().message(); }
 
 TEST(GGUF, ReadsEveryKindOfValue) {
   GGUFBuilder b;
@@ -63,8 +60,7 @@ TEST(GGUF, ReadsEveryKindOfValue) {
   EXPECT_EQ(error(file.integers("floats")), "metadata 'floats': expected an array of integers, found array of float32");
   EXPECT_EQ(error(file.floats("u32")), "metadata 'u32': expected an array of numbers, found uint32");
   EXPECT_EQ(error(file.booleans("floats")), "metadata 'floats': expected an array of bools, found array of float32");
-  EXPECT_EQ(error(file.integer("big")),
-            "metadata 'big': 18446744073709551615 does not fit in a signed 64-bit integer");
+  EXPECT_EQ(error(file.integer("big")), "metadata 'big': 18446744073709551615 does not fit in a signed 64-bit integer");
 }
 
 TEST(GGUF, ReadsTheTensorTable) {

@@ -1,7 +1,7 @@
 // Every family, from its files to logits on the reference interpreter, against test/fixtures/import/make_models.py.
+#include "lathe/import/Import.h"
 #include "dialects/LLM/LLM.h"
 #include "lathe/Interpreter/Interpreter.h"
-#include "lathe/import/Import.h"
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -77,6 +77,34 @@ INSTANTIATE_TEST_SUITE_P(Import, EveryModel, testing::ValuesIn(names()), [](cons
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 });
+
+TEST(Import, Gemma3WithAVisionTower) {
+  // The fixture as part of a larger checkpoint: longer names, one tensor of the tower, a nested configuration.
+  char name[] = "/tmp/lathe-test-XXXXXX";
+  fs::path dir = mkdtemp(name);
+  auto read = [](const std::string &path) {
+    std::ifstream file(path, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  nlohmann::json config;
+  config["model_type"] = "gemma3";
+  config["text_config"] = nlohmann::json::parse(read(folder + std::string("gemma3/config.json")), nullptr, false);
+  std::ofstream(dir / "config.json") << config;
+  std::string bytes = read(folder + std::string("gemma3/model.safetensors"));
+  uint64_t length;
+  std::memcpy(&length, bytes.data(), 8);
+  auto header = nlohmann::json::parse(bytes.substr(8, length), nullptr, false), longer = nlohmann::json::object();
+  for (auto &[key, value] : header.items())
+    longer[key.rfind("model.", 0) == 0 ? "language_model." + key : key] = value;
+  longer["vision_tower.post_layernorm.weight"] = {{"dtype", "F32"}, {"shape", {0}}, {"data_offsets", {0, 0}}};
+  std::string text = longer.dump();
+  uint64_t newLength = text.size();
+  std::ofstream(dir / "model.safetensors", std::ios::binary)
+      << std::string(reinterpret_cast<const char *>(&newLength), 8) << text << bytes.substr(8 + length);
+  auto expected = nlohmann::json::parse(read(folder + std::string("gemma3.json")), nullptr, false);
+  EXPECT_LT(difference(dir.string(), expected), 2e-6);
+  fs::remove_all(dir);
+}
 
 TEST(Import, NamesWhatIsMissing) {
   mlir::MLIRContext context;

@@ -44,7 +44,12 @@ TEST(JsonConfig, Llama) {
   ASSERT_EQ(config->ropes.size(), 1u);
   EXPECT_EQ(config->ropes[0].inverseFrequencies.size(), 8u);
   EXPECT_DOUBLE_EQ(config->ropes[0].inverseFrequencies[4], 0.01);
-  config = read(with(llama(), {{"attention_bias", true}, {"mlp_bias", true}, {"tie_word_embeddings", true}, {"num_key_value_heads", nullptr}, {"head_dim", 10}}), 100);
+  config = read(with(llama(), {{"attention_bias", true},
+                               {"mlp_bias", true},
+                               {"tie_word_embeddings", true},
+                               {"num_key_value_heads", nullptr},
+                               {"head_dim", 10}}),
+                100);
   ASSERT_TRUE(config.ok()) << config.status().message();
   EXPECT_TRUE(config->qkvBias && config->outputBias && config->feedForwardBias && config->tiedHead);
   EXPECT_EQ(config->layers[0].kvHeads, 4);
@@ -53,11 +58,15 @@ TEST(JsonConfig, Llama) {
 }
 
 TEST(JsonConfig, WindowsOfMistralAndQwen) {
-  json mistral = with(llama(), {{"model_type", "mistral"}, {"architectures", {"MistralForCausalLM"}}, {"sliding_window", 300}});
+  json mistral =
+      with(llama(), {{"model_type", "mistral"}, {"architectures", {"MistralForCausalLM"}}, {"sliding_window", 300}});
   EXPECT_EQ(read(mistral)->layers[1].window, 300);
   EXPECT_EQ(read(mistral, 300)->layers[1].window, 0); // no sequence outgrows it
   EXPECT_EQ(read(with(mistral, {{"sliding_window", nullptr}}))->layers[1].window, 0);
-  json qwen = with(llama(), {{"model_type", "qwen2"}, {"architectures", {"Qwen2ForCausalLM"}}, {"sliding_window", 300}, {"max_window_layers", 1}});
+  json qwen = with(llama(), {{"model_type", "qwen2"},
+                             {"architectures", {"Qwen2ForCausalLM"}},
+                             {"sliding_window", 300},
+                             {"max_window_layers", 1}});
   EXPECT_EQ(read(qwen)->layers[1].window, 0);
   qwen["use_sliding_window"] = true;
   EXPECT_EQ(read(qwen)->layers[0].window, 0);
@@ -90,14 +99,16 @@ TEST(JsonConfig, Gemma3) {
   EXPECT_DOUBLE_EQ(config->ropes[0].inverseFrequencies[8], 1e-3);
   EXPECT_DOUBLE_EQ(config->ropes[1].inverseFrequencies[8], 1e-2);
   // The form of transformers 5 says the same.
-  json newer = with(gemma(), json::parse(R"({"rope_parameters":{"full_attention":{"rope_type":"linear","factor":8.0,"rope_theta":1e6},
+  json newer = with(
+      gemma(), json::parse(R"({"rope_parameters":{"full_attention":{"rope_type":"linear","factor":8.0,"rope_theta":1e6},
     "sliding_attention":{"rope_type":"default","rope_theta":1e4}},"final_logit_softcapping":30.0})"));
   config = read(newer);
   ASSERT_TRUE(config.ok()) << config.status().message();
   EXPECT_DOUBLE_EQ(config->ropes[0].inverseFrequencies[8], 1e-3 / 8);
   EXPECT_DOUBLE_EQ(config->ropes[1].inverseFrequencies[8], 1e-2);
   EXPECT_EQ(config->finalSoftcap, 30);
-  json older = with(gemma(), json::parse(R"({"rope_scaling":{"rope_type":"linear","factor":8.0},"rope_local_base_freq":1e4})"));
+  json older =
+      with(gemma(), json::parse(R"({"rope_scaling":{"rope_type":"linear","factor":8.0},"rope_local_base_freq":1e4})"));
   config = read(older);
   EXPECT_DOUBLE_EQ(config->ropes[0].inverseFrequencies[8], 1e-3 / 8);
   EXPECT_DOUBLE_EQ(config->ropes[1].inverseFrequencies[8], 1e-2);
@@ -105,6 +116,20 @@ TEST(JsonConfig, Gemma3) {
   config = read(gemma(), 100);
   EXPECT_EQ(config->layers[4].window, 0);
   EXPECT_EQ(config->layers[4].rope, 1);
+}
+
+TEST(JsonConfig, Gemma3WithAVisionTowerGivesItsTextModel) {
+  json config =
+      json::parse(R"({"model_type":"gemma3","architectures":["Gemma3ForConditionalGeneration"],"vision_config":{},
+    "text_config":{"model_type":"gemma3_text","hidden_size":2560,"intermediate_size":10240,"num_hidden_layers":34,
+    "sliding_window":1024,"rope_scaling":{"rope_type":"linear","factor":8.0}}})");
+  auto text = read(config);
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_EQ(text->vocabulary, 262208);
+  EXPECT_EQ(text->layers[0].heads, 8);
+  EXPECT_EQ(text->layers[0].kvHeads, 4);
+  EXPECT_DOUBLE_EQ(text->ropes[0].inverseFrequencies[64], 1e-3 / 8);
+  EXPECT_EQ(error({{"model_type", "gemma3"}, {"text_config", 3}}), "expected a JSON object");
 }
 
 TEST(JsonConfig, GPT2) {
@@ -131,7 +156,8 @@ TEST(JsonConfig, UnsupportedThingsAreNamed) {
             "'hidden_act': 'quick_gelu' is not supported, only silu, gelu, gelu_new, gelu_pytorch_tanh, relu are");
   EXPECT_EQ(error(with(gemma(), {{"use_bidirectional_attention", true}})),
             "'use_bidirectional_attention': true is not supported, only false is");
-  EXPECT_EQ(error(with(gpt2(), {{"add_cross_attention", true}})), "'add_cross_attention': true is not supported, only false is");
+  EXPECT_EQ(error(with(gpt2(), {{"add_cross_attention", true}})),
+            "'add_cross_attention': true is not supported, only false is");
   json qwen = with(llama(), {{"model_type", "qwen2"}, {"architectures", {"Qwen2ForCausalLM"}}});
   EXPECT_EQ(error(with(qwen, {{"layer_types", {"linear_attention", "full_attention"}}})),
             "'layer_types': 'linear_attention' is not supported, only full_attention and sliding_attention are");
@@ -149,9 +175,11 @@ TEST(JsonConfig, WrongValuesAreNamed) {
   EXPECT_EQ(error(config), "'hidden_size' is missing");
   EXPECT_EQ(error(with(llama(), {{"hidden_size", "big"}})), "'hidden_size': expected an integer, found \"big\"");
   EXPECT_EQ(error(with(llama(), {{"hidden_size", 64.5}})), "'hidden_size': expected an integer, found 64.5");
-  EXPECT_EQ(error(with(llama(), {{"hidden_size", ~0ull}})), "'hidden_size': expected an integer, found 18446744073709551615");
+  EXPECT_EQ(error(with(llama(), {{"hidden_size", ~0ull}})),
+            "'hidden_size': expected an integer, found 18446744073709551615");
   EXPECT_EQ(error(with(llama(), {{"rms_norm_eps", "x"}})), "'rms_norm_eps': expected a number, found \"x\"");
-  EXPECT_EQ(error(with(llama(), {{"tie_word_embeddings", 1}})), "'tie_word_embeddings': expected true or false, found 1");
+  EXPECT_EQ(error(with(llama(), {{"tie_word_embeddings", 1}})),
+            "'tie_word_embeddings': expected true or false, found 1");
   EXPECT_EQ(error(with(llama(), {{"model_type", 7}})), "'model_type': expected a string, found 7");
   EXPECT_EQ(error(with(llama(), {{"architectures", "x"}})), "'architectures': expected a list of names, found \"x\"");
   EXPECT_EQ(error(with(llama(), {{"num_hidden_layers", 1000000}})), "expected 1 to 4096 layers, found 1000000");
@@ -160,17 +188,22 @@ TEST(JsonConfig, WrongValuesAreNamed) {
             "expected a hidden size that is a multiple of the heads, found 64 and 5");
   EXPECT_EQ(error(with(llama(), {{"num_key_value_heads", 3}})),
             "sizes: expected heads that are a multiple of the KV heads, found 4 and 3");
-  EXPECT_EQ(error(with(llama(), {{"num_key_value_heads", 8}})), "sizes: expected a number of KV heads of 1 to 4, found 8");
+  EXPECT_EQ(error(with(llama(), {{"num_key_value_heads", 8}})),
+            "sizes: expected a number of KV heads of 1 to 4, found 8");
   EXPECT_EQ(error(with(llama(), {{"vocab_size", 0}})), "sizes: expected a vocabulary size of 1 to 268435456, found 0");
   EXPECT_EQ(error(with(llama(), {{"intermediate_size", -1}})),
             "sizes: expected a feed-forward size of 1 to 4194304, found -1");
-  EXPECT_EQ(error(with(llama(), {{"rms_norm_eps", -1.0}})), "sizes: expected a norm epsilon of 0 to 1, found -1.000000");
+  EXPECT_EQ(error(with(llama(), {{"rms_norm_eps", -1.0}})),
+            "sizes: expected a norm epsilon of 0 to 1, found -1.000000");
   EXPECT_EQ(error(with(gemma(), {{"sliding_window", -5}})), "sizes: expected a positive sliding window, found -5");
   EXPECT_EQ(error(with(gemma(), {{"sliding_window_pattern", 0}})),
             "'sliding_window_pattern': expected a positive integer, found 0");
-  EXPECT_EQ(error(with(gemma(), {{"query_pre_attn_scalar", 0}})), "sizes: expected a positive attention scale, found inf");
-  EXPECT_EQ(error(with(gemma(), {{"final_logit_softcapping", -1}})), "sizes: expected a positive soft cap, found -1.000000");
-  EXPECT_EQ(error(gpt2(), 129), "sizes: the model has learned 128 positions, a maximum sequence length of 129 is beyond them");
+  EXPECT_EQ(error(with(gemma(), {{"query_pre_attn_scalar", 0}})),
+            "sizes: expected a positive attention scale, found inf");
+  EXPECT_EQ(error(with(gemma(), {{"final_logit_softcapping", -1}})),
+            "sizes: expected a positive soft cap, found -1.000000");
+  EXPECT_EQ(error(gpt2(), 129),
+            "sizes: the model has learned 128 positions, a maximum sequence length of 129 is beyond them");
   json qwen = with(llama(), {{"model_type", "qwen2"}, {"architectures", {"Qwen2ForCausalLM"}}});
   EXPECT_EQ(error(with(qwen, {{"layer_types", {"full_attention"}}})),
             "'layer_types': expected a list of 2 names, found [\"full_attention\"]");
@@ -185,13 +218,20 @@ double frequency(const json &rope, int i, int64_t maxSequence = 0) {
 TEST(JsonConfig, RopeKinds) {
   EXPECT_DOUBLE_EQ(frequency({{"rope_scaling", {{"type", "linear"}, {"factor", 4}}}}, 4), 0.0025);
   EXPECT_DOUBLE_EQ(frequency({{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 16.0}}}}, 4), 0.25);
-  json llama3 = {{"rope_scaling", {{"rope_type", "llama3"}, {"factor", 8.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}, {"original_max_position_embeddings", 1024}}}};
-  EXPECT_DOUBLE_EQ(frequency(llama3, 0), 1);                              // wavelength 6.28 < 256: kept
-  EXPECT_DOUBLE_EQ(frequency(llama3, 7), std::pow(1e4, -7.0 / 8) / 8);    // 19,869 > 1024: stretched
-  double base = 0.01, smooth = (1024 / (2 * M_PI / base) - 1) / 3;         // 628: in between
+  json llama3 = {{"rope_scaling",
+                  {{"rope_type", "llama3"},
+                   {"factor", 8.0},
+                   {"low_freq_factor", 1.0},
+                   {"high_freq_factor", 4.0},
+                   {"original_max_position_embeddings", 1024}}}};
+  EXPECT_DOUBLE_EQ(frequency(llama3, 0), 1);                           // wavelength 6.28 < 256: kept
+  EXPECT_DOUBLE_EQ(frequency(llama3, 7), std::pow(1e4, -7.0 / 8) / 8); // 19,869 > 1024: stretched
+  double base = 0.01, smooth = (1024 / (2 * M_PI / base) - 1) / 3;     // 628: in between
   EXPECT_DOUBLE_EQ(frequency(llama3, 4), (1 - smooth) * base / 8 + smooth * base);
   // yarn at factor 4 over 512: the ramp runs from dimension floor(1.62) = 1 to ceil(7.65) = 8 of 16.
-  json yarn = {{"rope_parameters", {{"rope_type", "yarn"}, {"rope_theta", 1e4}, {"factor", 4.0}, {"original_max_position_embeddings", 512}}}};
+  json yarn = {
+      {"rope_parameters",
+       {{"rope_type", "yarn"}, {"rope_theta", 1e4}, {"factor", 4.0}, {"original_max_position_embeddings", 512}}}};
   double low = std::floor(16 * std::log(512 / (32 * 2 * M_PI)) / (2 * std::log(1e4)));
   double high = std::ceil(16 * std::log(512 / (2 * M_PI)) / (2 * std::log(1e4)));
   double share = std::min(1.0, std::max(0.0, (2 - low) / (high - low)));
@@ -202,8 +242,12 @@ TEST(JsonConfig, RopeKinds) {
 }
 
 TEST(JsonConfig, LongropeIsFixedByTheSequenceLength) {
-  json phi = with(llama(), {{"model_type", "phi3"}, {"architectures", {"Phi3ForCausalLM"}}, {"original_max_position_embeddings", 512}});
-  phi["rope_scaling"] = {{"type", "longrope"}, {"short_factor", json::array({1, 1, 1, 1, 2, 1, 1, 1})}, {"long_factor", json::array({1, 1, 1, 1, 4, 1, 1, 1})}};
+  json phi =
+      with(llama(),
+           {{"model_type", "phi3"}, {"architectures", {"Phi3ForCausalLM"}}, {"original_max_position_embeddings", 512}});
+  phi["rope_scaling"] = {{"type", "longrope"},
+                         {"short_factor", json::array({1, 1, 1, 1, 2, 1, 1, 1})},
+                         {"long_factor", json::array({1, 1, 1, 1, 4, 1, 1, 1})}};
   EXPECT_DOUBLE_EQ(read(phi, 512)->ropes[0].inverseFrequencies[4], 0.005);
   EXPECT_DOUBLE_EQ(read(phi, 513)->ropes[0].inverseFrequencies[4], 0.0025);
   EXPECT_DOUBLE_EQ(read(phi)->ropes[0].inverseFrequencies[4], 0.0025);
@@ -214,9 +258,10 @@ TEST(JsonConfig, LongropeIsFixedByTheSequenceLength) {
 
 TEST(JsonConfig, RopeErrors) {
   auto rope = [](json parameters) { return error(with(llama(), {{"rope_parameters", parameters}})); };
-  EXPECT_EQ(rope({{"rope_type", "dynamic"}, {"factor", 2}}),
-            "RoPE kind 'dynamic' is not supported: its frequencies depend on the sequence's length, so that earlier tokens "
-            "would change; supported are default, linear, llama3, yarn, longrope");
+  EXPECT_EQ(
+      rope({{"rope_type", "dynamic"}, {"factor", 2}}),
+      "RoPE kind 'dynamic' is not supported: its frequencies depend on the sequence's length, so that earlier tokens "
+      "would change; supported are default, linear, llama3, yarn, longrope");
   EXPECT_EQ(rope({{"rope_type", "mrope"}, {"factor", 2}}),
             "RoPE kind 'mrope' is not supported, only default, linear, llama3, yarn, longrope are");
   EXPECT_EQ(rope({{"rope_type", "linear"}}), "'rope_parameters': 'factor' is missing");
@@ -231,9 +276,12 @@ TEST(JsonConfig, RopeErrors) {
             "RoPE: yarn expects original positions above 1, found 0.000000");
   EXPECT_EQ(rope({{"rope_type", "yarn"}, {"factor", 8}, {"attention_factor", -1}}),
             "RoPE: expected a positive attention factor, found -1.000000");
-  EXPECT_EQ(rope({{"rope_type", "longrope"}, {"short_factor", json::array({0, 1, 1, 1, 1, 1, 1, 1})}, {"long_factor", "x"}}),
-            "'rope_parameters': 'long_factor': expected a list of numbers, found \"x\"");
-  EXPECT_EQ(rope({{"rope_type", "longrope"}, {"short_factor", json::array({0, 1, 1, 1, 1, 1, 1, 1})}, {"long_factor", json::array({1})}}),
+  EXPECT_EQ(
+      rope({{"rope_type", "longrope"}, {"short_factor", json::array({0, 1, 1, 1, 1, 1, 1, 1})}, {"long_factor", "x"}}),
+      "'rope_parameters': 'long_factor': expected a list of numbers, found \"x\"");
+  EXPECT_EQ(rope({{"rope_type", "longrope"},
+                  {"short_factor", json::array({0, 1, 1, 1, 1, 1, 1, 1})},
+                  {"long_factor", json::array({1})}}),
             "RoPE: expected positive short factors");
   EXPECT_EQ(rope({{"partial_rotary_factor", 2}}),
             "'rope_parameters': 'partial_rotary_factor': expected a number above 0 and at most 1, found 2");

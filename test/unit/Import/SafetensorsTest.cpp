@@ -1,5 +1,5 @@
-#include "lathe/import/Json.h"
 #include "lathe/import/Safetensors.h"
+#include "lathe/import/Json.h"
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -48,11 +48,11 @@ bool contains(const std::string &text, const std::string &part) {
 
 TEST(Safetensors, ReadsOneFile) {
   Scratch s;
-  s.write("model.safetensors", make("{\"__metadata__\":{\"format\":\"pt\"}," + entry("b", "F16", "[2,3]", "[16,28]") +
-                                        "," + entry("a", "F32", "[4]", "[0,16]") + "," +
-                                        entry("c", "BF16", "[]", "[28,30]") + "," + entry("d", "I64", "[0]", "[0,0]") +
-                                        "}  ",
-                                    30));
+  s.write("model.safetensors",
+          make("{\"__metadata__\":{\"format\":\"pt\"}," + entry("b", "F16", "[2,3]", "[16,28]") + "," +
+                   entry("a", "F32", "[4]", "[0,16]") + "," + entry("c", "BF16", "[]", "[28,30]") + "," +
+                   entry("d", "I64", "[0]", "[0,0]") + "}  ",
+               30));
   auto model = safetensors::Model::openDirectory(s.dir.string());
   ASSERT_TRUE(model.ok()) << model.status().message();
   const auto *b = model->tensor("b");

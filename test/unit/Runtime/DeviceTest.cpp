@@ -1,9 +1,9 @@
 //===- DeviceTest.cpp - thread team, dealing of items, topology ---------===//
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
+#include "runtime/device/Device.h"
 #include "ToyArtifact.h"
 #include "lathe/artifact/ProgramCodec.h"
-#include "runtime/device/Device.h"
 #include "runtime/device/cpu/ThreadTeam.h"
 #include "runtime/device/cpu/Topology.h"
 #include <gtest/gtest.h>
@@ -22,18 +22,20 @@ TEST(ThreadTeam, BarrierSeparatesPhases) {
   };
   for (unsigned n : {1u, 2u, 3u, 7u}) {
     State state;
-    team->run(n, false,
-              [](void *context, unsigned t, unsigned threads, FlagBarrier &barrier) {
-                auto &s = *static_cast<State *>(context);
-                uint32_t epoch = 0;
-                for (uint32_t round = 1; round <= 100; ++round) {
-                  s.counts[t][0] = round; // plain memory: ThreadSanitizer sees a missing barrier
-                  barrier.wait(t, epoch);
-                  for (unsigned i = 0; i < threads; ++i) s.wrong += s.counts[i][0] != round;
-                  barrier.wait(t, epoch);
-                }
-              },
-              &state);
+    team->run(
+        n, false,
+        [](void *context, unsigned t, unsigned threads, FlagBarrier &barrier) {
+          auto &s = *static_cast<State *>(context);
+          uint32_t epoch = 0;
+          for (uint32_t round = 1; round <= 100; ++round) {
+            s.counts[t][0] = round; // plain memory: ThreadSanitizer sees a missing barrier
+            barrier.wait(t, epoch);
+            for (unsigned i = 0; i < threads; ++i)
+              s.wrong += s.counts[i][0] != round;
+            barrier.wait(t, epoch);
+          }
+        },
+        &state);
     EXPECT_EQ(state.wrong, 0) << n;
   }
 }
@@ -43,7 +45,12 @@ TEST(ThreadTeam, CallersTakeTurns) {
   int plain = 0; // only ever touched by thread 0 of a run
   auto loop = [&] {
     for (int i = 0; i < 50; ++i)
-      team->run(3, false, [](void *c, unsigned t, unsigned, FlagBarrier &) { if (t == 0) ++*static_cast<int *>(c); }, &plain);
+      team->run(
+          3, false,
+          [](void *c, unsigned t, unsigned, FlagBarrier &) {
+            if (t == 0) ++*static_cast<int *>(c);
+          },
+          &plain);
   };
   std::thread other(loop);
   loop();
@@ -56,10 +63,13 @@ TEST(ThreadTeam, FloatModeIsTheRulesWhateverTheCallerSet) {
   unsigned before = _mm_getcsr();
   _mm_setcsr(before | 0x8040); // flush to zero, denormals are zero
   unsigned seen[3] = {};
-  team->run(3, true, [](void *c, unsigned t, unsigned, FlagBarrier &) { static_cast<unsigned *>(c)[t] = _mm_getcsr(); }, seen);
+  team->run(
+      3, true, [](void *c, unsigned t, unsigned, FlagBarrier &) { static_cast<unsigned *>(c)[t] = _mm_getcsr(); },
+      seen);
   EXPECT_EQ(_mm_getcsr() & 0xffc0u, (before | 0x8040u) & 0xffc0u);
   _mm_setcsr(before);
-  for (unsigned mode : seen) EXPECT_EQ(mode & 0xffc0u, 0x1f80u);
+  for (unsigned mode : seen)
+    EXPECT_EQ(mode & 0xffc0u, 0x1f80u);
 }
 
 TEST(ThreadTeam, SpinsUnlessPreemptedOften) {
@@ -185,7 +195,8 @@ TEST(Device, BlocksAreSavedAndRestored) {
   auto e = makeCpuDevice()->prepare(*loaded, {1, false, {4, 2}});
   ASSERT_TRUE(e.ok());
   std::vector<uint8_t> block(16 * toyWidth * 4), out(block.size());
-  for (size_t i = 0; i < block.size(); ++i) block[i] = static_cast<uint8_t>(i * 7);
+  for (size_t i = 0; i < block.size(); ++i)
+    block[i] = static_cast<uint8_t>(i * 7);
   EXPECT_TRUE((*e)->restoreBlock(0, 3, block).ok());
   EXPECT_TRUE((*e)->saveBlock(0, 3, out).ok());
   EXPECT_EQ(out, block);
@@ -198,6 +209,7 @@ TEST(Device, BlocksAreSavedAndRestored) {
   auto wrong = makeCpuDevice()->prepare(*loaded, {1, false, {4}});
   EXPECT_NE(wrong.status().message().find("expected block counts of 2 KV groups, found 1"), std::string::npos);
   LatheStep step{};
-  EXPECT_NE((*e)->submit(EntryKind::head, step).status().message().find("expected 1 to 8 rows in entry 'head', found 0"),
-            std::string::npos);
+  EXPECT_NE(
+      (*e)->submit(EntryKind::head, step).status().message().find("expected 1 to 8 rows in entry 'head', found 0"),
+      std::string::npos);
 }

@@ -1,8 +1,8 @@
 //===- EngineTest.cpp - batches, chunks, pages, threads: the same bits --===//
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
-#include "ToyArtifact.h"
 #include "runtime/engine/Engine.h"
+#include "ToyArtifact.h"
 #include <cstring>
 #include <gtest/gtest.h>
 #include <random>
@@ -15,7 +15,8 @@ namespace {
 
 std::vector<int32_t> randomTokens(std::mt19937 &random, size_t n) {
   std::vector<int32_t> tokens(n);
-  for (int32_t &t : tokens) t = static_cast<int32_t>(random() % toyVocabulary);
+  for (int32_t &t : tokens)
+    t = static_cast<int32_t>(random() % toyVocabulary);
   return tokens;
 }
 
@@ -115,7 +116,8 @@ TEST(Engine, CompanyAndPlacementShowInNoBit) {
           ASSERT_EQ(s.done, engine->length(s.id));
         }
         size_t n = std::min<size_t>(s.tokens.size() - s.done, random() % 3 ? 1 + random() % 4 : 1 + random() % 90);
-        work.push_back({s.id, std::span(s.tokens).subspan(s.done, n), random() % 2 ? OutputRows::all : OutputRows::last});
+        work.push_back(
+            {s.id, std::span(s.tokens).subspan(s.done, n), random() % 2 ? OutputRows::all : OutputRows::last});
         from.push_back(s.done);
       }
       Status status = engine->forward(work, [&](size_t w, size_t token, std::span<const float> row) {

@@ -32,7 +32,8 @@ TEST(KV, WindowGroupsFreeWhatNobodySees) {
   KVCache kv(p, shape, blocks);
   for (uint32_t n = 0; n < 400; n += 4) {
     ASSERT_TRUE(kv.reserve(0, n + 4).ok()) << n;
-    for (uint32_t j = n + 1 > 24 ? n + 1 - 24 : 0; j < n + 4; ++j) ASSERT_GE(kv.tables()[1][j / 8], 0) << n << " " << j;
+    for (uint32_t j = n + 1 > 24 ? n + 1 - 24 : 0; j < n + 4; ++j)
+      ASSERT_GE(kv.tables()[1][j / 8], 0) << n << " " << j;
     kv.trim(0, n + 4);
   }
   EXPECT_EQ(kv.tables()[1][0], -1);

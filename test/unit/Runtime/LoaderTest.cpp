@@ -1,10 +1,10 @@
 //===- LoaderTest.cpp -----------------------------------------------------===//
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
+#include "runtime/artifact/Loader.h"
 #include "ToyArtifact.h"
 #include "lathe/artifact/ProgramCodec.h"
 #include "runtime/artifact/CpuFeatures.h"
-#include "runtime/artifact/Loader.h"
 #include <cmath>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -77,7 +77,8 @@ TEST(Loader, SyntheticWeightsAreFiniteAndRepeatable) {
   ASSERT_TRUE(a.ok()) << a.status().message();
   auto wa = (*a)->weights(), wb = (*b)->weights();
   EXPECT_TRUE(std::equal(wa.begin(), wa.end(), wb.begin(), wb.end()));
-  for (size_t i = 1; i < wa.size(); i += 2) ASSERT_EQ(wa[i] & 0xf0, 0x10); // small positive float16
+  for (size_t i = 1; i < wa.size(); i += 2)
+    ASSERT_EQ(wa[i] & 0xf0, 0x10); // small positive float16
 }
 
 TEST(Loader, ChoosesVariants) {
@@ -91,11 +92,11 @@ TEST(Loader, ChoosesVariants) {
   EXPECT_EQ(message(chooseVariant(all, zen4, "sse2")),
             "unknown variant 'sse2', expected avx2, avx512, avx512vnni or avx512bf16");
   EXPECT_EQ(message(chooseVariant(some, zen4, "avx2")), "the artifact has no code for 'avx2', it has: avx512vnni");
-  EXPECT_EQ(message(chooseVariant(all, old, "")),
-            "this processor lacks AVX2, FMA or F16C, which Lathe needs at least");
+  EXPECT_EQ(message(chooseVariant(all, old, "")), "this processor lacks AVX2, FMA or F16C, which Lathe needs at least");
   EXPECT_EQ(message(chooseVariant(all, haswell, "avx512")),
             "this processor does not run 'avx512'; the artifact has code for: avx2, avx512vnni, avx512bf16");
-  EXPECT_EQ(message(chooseVariant(some, haswell, "")),
-            "this processor does not run 'avx512vnni'; the artifact has code for: avx512vnni; compile with '--target x86'");
+  EXPECT_EQ(
+      message(chooseVariant(some, haswell, "")),
+      "this processor does not run 'avx512vnni'; the artifact has code for: avx512vnni; compile with '--target x86'");
   EXPECT_EQ(message(chooseVariant({}, zen4, "")), "the artifact has no code for x86-64");
 }

@@ -3,6 +3,7 @@
 //===----------------------------------------------------------------------===//
 #include "ToyArtifact.h"
 #include "lathe/artifact/ProgramCodec.h"
+#include "lathe/artifact/TokenizerSpec.h"
 #include <cstring>
 #include <fstream>
 
@@ -86,6 +87,26 @@ Program toyProgram(const ToyOptions &o) {
   return p;
 }
 
+static std::string toyTokenizer() {
+  TokenizerSpec spec;
+  spec.byteLevel = true;
+  for (char c = 'a'; c <= 'z'; ++c)
+    spec.pieces.push_back(std::string(1, c));
+  for (char c : std::string_view(" \n.,?!:\xc3\xa9"))
+    spec.pieces.push_back(std::string(1, c));
+  for (char c = '0'; c <= '9'; ++c)
+    spec.pieces.push_back(std::string(1, c));
+  for (const char *piece : {"<", "|", ">", "<|end|>", "<|user|>"})
+    spec.pieces.push_back(piece);
+  spec.types.assign(spec.pieces.size(), TokenizerSpec::PieceType::normal);
+  for (uint32_t id : {toyEnd, toyUser}) {
+    spec.types[id] = TokenizerSpec::PieceType::control;
+    spec.added.push_back({id, spec.pieces[id], true, false, false, false, false});
+  }
+  spec.eos = toyEnd;
+  return spec.encode();
+}
+
 std::vector<uint8_t> toyCode() {
   std::ifstream in(TOY_KERNELS, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
@@ -95,7 +116,16 @@ Status addToySections(artifact::ArtifactWriter &writer, const ToyOptions &option
   LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::metadata, "{\"name\": \"toy\"}"));
   LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::program, Variant::none, encodeProgram(program)));
   std::vector<uint8_t> code = toyCode();
-  for (Variant v : {Variant::avx2, Variant::avx512vnni}) LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::code, v, code));
+  for (Variant v : {Variant::avx2, Variant::avx512vnni})
+    LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::code, v, code));
+  if (options.words) {
+    std::string words = toyTokenizer();
+    LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::tokenizer, words));
+    LATHE_RETURN_IF_ERROR(writer.addSection(
+        SectionKind::chatTemplate, "{% for m in messages %}<|user|>{{ m.role }}: {{ m.content }}<|end|>{% endfor %}"
+                                   "{% if add_generation_prompt %}<|user|>{% endif %}"));
+    LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::generation, "{\"eos_token_id\": [48], \"top_k\": 5}"));
+  }
   LATHE_RETURN_IF_ERROR(writer.beginWeights());
   uint8_t head[paramsBytes] = {};
   ToyParams params = paramsOf(options);
@@ -126,15 +156,18 @@ std::vector<std::vector<float>> toyLogits(const ToyOptions &options, const std::
     for (size_t i = 0; i < n; ++i) {
       std::vector<float> sum(toyWidth, 0);
       for (size_t j = window && i + 1 > window ? i + 1 - window : 0; j <= i; ++j)
-        for (int d = 0; d < toyWidth; ++d) sum[d] = sum[d] * 0.75f + x[j][d];
-      for (int d = 0; d < toyWidth; ++d) y[i][d] = x[i][d] + sum[(d + 1) % toyWidth];
+        for (int d = 0; d < toyWidth; ++d)
+          sum[d] = sum[d] * 0.75f + x[j][d];
+      for (int d = 0; d < toyWidth; ++d)
+        y[i][d] = x[i][d] + sum[(d + 1) % toyWidth];
     }
     x = y;
   }
   for (size_t i = 0; i < n; ++i)
     for (int v = 0; v < toyVocabulary; ++v) {
       float sum = 0;
-      for (int d = 0; d < toyWidth; ++d) sum = sum + head[v * toyWidth + d] * x[i][d];
+      for (int d = 0; d < toyWidth; ++d)
+        sum = sum + head[v * toyWidth + d] * x[i][d];
       result[i].push_back(sum);
     }
   return result;

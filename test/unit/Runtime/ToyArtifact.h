@@ -27,6 +27,7 @@ struct ToyOptions {
   uint32_t window = 24;
   uint32_t maxRows = 64, maxOutRows = 8, maxSeq = 256;
   uint32_t seed = 1;
+  bool words = false; ///< with tokenizer, chat template and generation defaults
 };
 
 /// Float weights: embedding [vocabulary][width], then head [vocabulary][width].
@@ -36,6 +37,8 @@ Program toyProgram(const ToyOptions &options);
 Status addToySections(artifact::ArtifactWriter &writer, const ToyOptions &options, const Program &program);
 /// Writes the artifact to |path|.
 Status writeToyArtifact(const std::string &path, const ToyOptions &options = {});
+/// Pieces: letters, punctuation, the two bytes of U+00E9, digits, and the control tokens below.
+inline constexpr int toyEnd = 48, toyUser = 49;
 /// The bytes of the kernels' shared object.
 std::vector<uint8_t> toyCode();
 

@@ -18,7 +18,8 @@ void toy_embed(uint8_t *const *args, const LatheStep *step, int64_t begin, int64
   for (int64_t r = begin; r < end; r += stride) {
     const float *e = reinterpret_cast<const float *>(args[1]) + step->token[r] * toyWidth;
     float scale = 1.0f + 0.01f * static_cast<float>(step->position[r]);
-    for (int d = 0; d < toyWidth; ++d) rowOf(args[0], r)[d] = e[d] * scale;
+    for (int d = 0; d < toyWidth; ++d)
+      rowOf(args[0], r)[d] = e[d] * scale;
   }
 }
 
@@ -30,7 +31,8 @@ void toy_append(uint8_t *const *args, const LatheStep *step, int64_t begin, int6
     const int32_t *table = step->blockTable[g] + step->sequence[r] * step->tableStride[g];
     int32_t slot = step->slot[r], block = table[slot / params.page[g]];
     auto *kv = reinterpret_cast<float *>(args[1] + static_cast<int64_t>(block) * params.blockBytes[g]);
-    for (int d = 0; d < toyWidth; ++d) kv[slot % params.page[g] * toyWidth + d] = rowOf(args[0], r)[d];
+    for (int d = 0; d < toyWidth; ++d)
+      kv[slot % params.page[g] * toyWidth + d] = rowOf(args[0], r)[d];
   }
 }
 
@@ -43,13 +45,16 @@ void toy_attend(uint8_t *const *args, const LatheStep *step, int64_t begin, int6
   for (int64_t r = begin; r < end; r += stride) {
     const int32_t *table = step->blockTable[g] + step->sequence[r] * step->tableStride[g];
     int32_t last = step->slot[r], first = params.window[g] ? last + 1 - params.window[g] : 0;
-    for (int d = 0; d < toyWidth; ++d) sum[d] = 0;
+    for (int d = 0; d < toyWidth; ++d)
+      sum[d] = 0;
     for (int32_t j = first < 0 ? 0 : first; j <= last; ++j) {
-      const auto *kv = reinterpret_cast<const float *>(
-          args[1] + static_cast<int64_t>(table[j / params.page[g]]) * params.blockBytes[g]);
-      for (int d = 0; d < toyWidth; ++d) sum[d] = sum[d] * 0.75f + kv[j % params.page[g] * toyWidth + d];
+      const auto *kv = reinterpret_cast<const float *>(args[1] + static_cast<int64_t>(table[j / params.page[g]]) *
+                                                                     params.blockBytes[g]);
+      for (int d = 0; d < toyWidth; ++d)
+        sum[d] = sum[d] * 0.75f + kv[j % params.page[g] * toyWidth + d];
     }
-    for (int d = 0; d < toyWidth; ++d) rowOf(args[4], r)[d] = rowOf(args[0], r)[d] + sum[(d + 1) % toyWidth];
+    for (int d = 0; d < toyWidth; ++d)
+      rowOf(args[4], r)[d] = rowOf(args[0], r)[d] + sum[(d + 1) % toyWidth];
   }
 }
 
@@ -61,13 +66,15 @@ void toy_head(uint8_t *const *args, const LatheStep *step, int64_t begin, int64_
         const float *w = reinterpret_cast<const float *>(args[1]) + v * toyWidth;
         const float *x = rowOf(args[0], step->outRow[i]);
         float sum = 0;
-        for (int d = 0; d < toyWidth; ++d) sum = sum + w[d] * x[d];
+        for (int d = 0; d < toyWidth; ++d)
+          sum = sum + w[d] * x[d];
         reinterpret_cast<float *>(args[2])[i * 64 + v] = sum;
       }
 }
 
 /// args: int32 counters. Adds 1 to the counter of each item it is given.
 void toy_probe(uint8_t *const *args, const LatheStep *, int64_t begin, int64_t end, int64_t stride, uint8_t *) {
-  for (int64_t i = begin; i < end; i += stride) ++reinterpret_cast<int32_t *>(args[0])[i];
+  for (int64_t i = begin; i < end; i += stride)
+    ++reinterpret_cast<int32_t *>(args[0])[i];
 }
 }

@@ -1,5 +1,5 @@
-#include "lathe/weights/Half.h"
 #include "lathe/weights/Pack.h"
+#include "lathe/weights/Half.h"
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -27,8 +27,8 @@ struct Scratch {
   ~Scratch() { fs::remove_all(dir); }
   std::shared_ptr<const MappedFile> map(const std::vector<uint8_t> &bytes) {
     std::string path = (dir / "weights").string();
-    std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char *>(bytes.data()),
-                                                static_cast<std::streamsize>(bytes.size()));
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char *>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
     auto file = MappedFile::open(path);
     return file.ok() ? std::make_shared<const MappedFile>(*std::move(file)) : nullptr;
   }
@@ -122,10 +122,10 @@ TEST(WeightRows, Rearranges) {
   WeightRows a = values({4, 2}), b = values({4, 2}, 100);
   WeightRows both[] = {a, b};
   EXPECT_EQ(all(a.slice(1, 3)), (std::vector<float>{2, 3, 4, 5}));
-  EXPECT_EQ(all(WeightRows::concat(both)), (std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7, 100, 101, 102, 103, 104, 105, 106, 107}));
-  EXPECT_EQ(all(WeightRows::interleave(a, b, 3)),
-            (std::vector<float>{0, 1, 2,   3,   4,   5,   100, 101, 102, 103, 104, 105,
-                                6, 7, 0,   0,   0,   0,   106, 107, 0,   0,   0,   0}));
+  EXPECT_EQ(all(WeightRows::concat(both)),
+            (std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7, 100, 101, 102, 103, 104, 105, 106, 107}));
+  EXPECT_EQ(all(WeightRows::interleave(a, b, 3)), (std::vector<float>{0, 1, 2, 3, 4, 5, 100, 101, 102, 103, 104, 105,
+                                                                      6, 7, 0, 0, 0, 0, 106, 107, 0,   0,   0,   0}));
   EXPECT_EQ(all(a.unrope(1)), (std::vector<float>{0, 1, 4, 5, 2, 3, 6, 7}));
   EXPECT_EQ(all(values({8, 1}).unrope(2)), (std::vector<float>{0, 2, 1, 3, 4, 6, 5, 7}));
   EXPECT_EQ(all(a.transpose()), (std::vector<float>{0, 2, 4, 6, 1, 3, 5, 7}));
@@ -155,7 +155,8 @@ TEST(WeightRows, RoundsOnce) {
   // 1 + w is computed before the rounding.
   EXPECT_EQ(all(a.addOne()->round(StorageType::f16)), all(a.addOne()));
   EXPECT_EQ(rounded->round(StorageType::f16).status().message(), "tensor 'constant': a weight can be rounded once");
-  EXPECT_NE(a.round(StorageType::q4_k).status().message().find("expected rows of a multiple of 256"), std::string::npos);
+  EXPECT_NE(a.round(StorageType::q4_k).status().message().find("expected rows of a multiple of 256"),
+            std::string::npos);
   EXPECT_NE(values({1, 256}).round(StorageType::q4_k).status().message().find("cannot quantize to q4_k, only to"),
             std::string::npos);
 }
@@ -184,14 +185,17 @@ TEST(WeightRows, NamesWhatIsWrong) {
   EXPECT_EQ(message(WeightRows::concat(both)),
             "tensor 'constant': parts of a concat differ in storage or width: 2 of f32, found 3 of f32");
   EXPECT_EQ(message(WeightRows::concat({})), "expected at least one part in a concat");
-  EXPECT_EQ(message(WeightRows::interleave(a, b, 1)), "tensor 'constant': parts of an interleave differ in storage or shape");
+  EXPECT_EQ(message(WeightRows::interleave(a, b, 1)),
+            "tensor 'constant': parts of an interleave differ in storage or shape");
   EXPECT_EQ(message(WeightRows::interleave(a, a, 0)), "tensor 'constant': cannot interleave blocks of 0 rows");
   EXPECT_EQ(message(a.slice(1, 5)), "tensor 'constant': slice 1 .. 5 is outside 4 rows");
   EXPECT_EQ(message(a.unrope(3)), "tensor 'constant': expected rows that divide into 3 heads of even size, found 4");
-  EXPECT_EQ(message(a.slice(0, 2)->transpose()), "tensor 'constant': only a whole unquantized matrix can be transposed");
+  EXPECT_EQ(message(a.slice(0, 2)->transpose()),
+            "tensor 'constant': only a whole unquantized matrix can be transposed");
   EXPECT_EQ(message(a.addOne()->addOne()), "tensor 'constant': one can be added once, to an unquantized weight");
   int64_t zero[] = {0, 4}, wrong[] = {2, 2}, odd[] = {1, 33}, line[] = {32};
-  EXPECT_EQ(message(WeightRows::fromValues({}, zero)), "tensor 'constant': expected 1 or 2 positive dimensions, found 2");
+  EXPECT_EQ(message(WeightRows::fromValues({}, zero)),
+            "tensor 'constant': expected 1 or 2 positive dimensions, found 2");
   EXPECT_EQ(message(WeightRows::fromValues({}, wrong)), "tensor 'constant': expected 4 values, found 0");
   Scratch scratch;
   auto file = scratch.map(std::vector<uint8_t>(16));
@@ -203,6 +207,18 @@ TEST(WeightRows, NamesWhatIsWrong) {
   auto large = scratch.map(std::vector<uint8_t>(18));
   EXPECT_EQ(message(WeightRows::fromFile(large, "t", 0, StorageType::q4_0, line)),
             "tensor 't': expected a vector of f32, f16 or bf16, found q4_0");
+}
+
+TEST(Pack, AFileThatShrinksIsAnError) {
+  Scratch scratch;
+  auto file = scratch.map(std::vector<uint8_t>(64 * 4096, 1));
+  int64_t shape[] = {1024, 64};
+  auto weight = WeightRows::fromFile(file, "w", 0, StorageType::f32, shape);
+  ASSERT_TRUE(weight.ok());
+  fs::resize_file(scratch.dir / "weights", 4096);
+  Status status = packWeight(*weight, {}, [](std::span<const uint8_t>) { return Status(); });
+  EXPECT_EQ(status.code(), StatusCode::dataLoss);
+  EXPECT_NE(status.message().find("became shorter than 262144 bytes"), std::string::npos) << status.message();
 }
 
 TEST(Pack, StopsAtTheSinksErrorAndNamesARowThatCannotBeRounded) {

@@ -1,6 +1,6 @@
+#include "lathe/weights/Storage.h"
 #include "lathe/import/GGUF.h"
 #include "lathe/weights/Half.h"
-#include "lathe/weights/Storage.h"
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
@@ -10,11 +10,12 @@ using namespace lathe;
 
 namespace {
 
-const StorageType blockTypes[] = {StorageType::q4_0, StorageType::q4_1, StorageType::q5_0, StorageType::q5_1,
-                                  StorageType::q8_0, StorageType::q2_k, StorageType::q3_k, StorageType::q4_k,
+const StorageType blockTypes[] = {StorageType::q4_0, StorageType::q4_1, StorageType::q5_0,  StorageType::q5_1,
+                                  StorageType::q8_0, StorageType::q2_k, StorageType::q3_k,  StorageType::q4_k,
                                   StorageType::q5_k, StorageType::q6_k, StorageType::iq4_nl};
-const StorageType ownTypes[] = {StorageType::int8,      StorageType::int4_g32,  StorageType::int4_g64, StorageType::int4_g128,
-                                StorageType::int4z_g32, StorageType::int4z_g64, StorageType::int4z_g128};
+const StorageType ownTypes[] = {StorageType::int8,      StorageType::int4_g32,  StorageType::int4_g64,
+                                StorageType::int4_g128, StorageType::int4z_g32, StorageType::int4z_g64,
+                                StorageType::int4z_g128};
 
 uint32_t bits(float f) { return std::bit_cast<uint32_t>(f); }
 bool sameBits(float a, float b) { return bits(a) == bits(b) || (std::isnan(a) && std::isnan(b)); }
@@ -62,10 +63,10 @@ TEST(Half, RoundTripsEveryFloat16AndBfloat16) {
 }
 
 TEST(Half, RoundsToNearestEven) {
-  EXPECT_EQ(floatToHalf(1 + 0x1p-11f), 0x3c00);         // tie to even
-  EXPECT_EQ(floatToHalf(1 + 3 * 0x1p-11f), 0x3c02);     // tie to even, upwards
+  EXPECT_EQ(floatToHalf(1 + 0x1p-11f), 0x3c00);     // tie to even
+  EXPECT_EQ(floatToHalf(1 + 3 * 0x1p-11f), 0x3c02); // tie to even, upwards
   EXPECT_EQ(floatToHalf(1 + 0x1p-11f + 0x1p-20f), 0x3c01);
-  EXPECT_EQ(floatToHalf(0x1p-25f), 0);                  // half of the smallest: tie to even
+  EXPECT_EQ(floatToHalf(0x1p-25f), 0); // half of the smallest: tie to even
   EXPECT_EQ(floatToHalf(3 * 0x1p-25f), 2);
   EXPECT_EQ(floatToHalf(65519.0f), 0x7bff);
   EXPECT_EQ(floatToHalf(65520.0f), 0x7c00);
@@ -90,8 +91,8 @@ TEST(Storage, ValuesHaveTheBitsOfTheReference) {
         std::vector<float> expected = floatsOf(file, name + ".values", row), got(256);
         dequantizeRow(type, rowOf(file, name, row), got);
         for (int k = 0; k < 256; ++k)
-          ASSERT_TRUE(sameBits(got[k], expected[k])) << name << " row " << row << " column " << k << ": " << got[k]
-                                                     << " for " << expected[k];
+          ASSERT_TRUE(sameBits(got[k], expected[k]))
+              << name << " row " << row << " column " << k << ": " << got[k] << " for " << expected[k];
       }
     }
   }

@@ -1,0 +1,226 @@
+//===- DriverTest.cpp - the driver from outside ---------------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "ToyArtifact.h"
+#include <cstdio>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+using namespace lathe;
+using namespace lathe::test;
+using nlohmann::json;
+
+namespace {
+
+struct Output {
+  int code = -1;
+  std::string out, err;
+};
+
+/// Runs `lathe ARGUMENTS` through the shell.
+Output lathe_(const std::string &arguments, const std::string &environment = "") {
+  Output result;
+  std::string command = environment + " '" LATHE_BINARY "' " + arguments + " 2>driver-test.err </dev/null";
+  FILE *pipe = popen(command.c_str(), "r");
+  char buffer[4096];
+  for (size_t n; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;)
+    result.out.append(buffer, n);
+  int status = pclose(pipe);
+  result.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  std::ifstream err("driver-test.err");
+  result.err.assign(std::istreambuf_iterator<char>(err), {});
+  return result;
+}
+
+class DriverTest : public testing::Test {
+protected:
+  static void SetUpTestSuite() {
+    ToyOptions toy;
+    ASSERT_TRUE(writeToyArtifact("driver-ids.lathe", toy).ok());
+    toy.words = true;
+    ASSERT_TRUE(writeToyArtifact("driver-words.lathe", toy).ok());
+    toy.seed = 2;
+    ASSERT_TRUE(writeToyArtifact("driver-other.lathe", toy).ok());
+  }
+};
+
+void expectError(const std::string &arguments, int code, const std::string &message) {
+  Output o = lathe_(arguments);
+  EXPECT_EQ(o.code, code) << arguments;
+  EXPECT_EQ(o.err, "lathe: error: " + message + "\n") << arguments;
+  EXPECT_EQ(o.out, "") << arguments;
+}
+
+} // namespace
+
+TEST_F(DriverTest, HelpAndVersion) {
+  EXPECT_EQ(lathe_("--version").out, "lathe 0.1.0 (artifact format 0)\n");
+  EXPECT_NE(lathe_("--help").out.find("lathe compile MODEL -o FILE.lathe"), std::string::npos);
+  EXPECT_EQ(lathe_("").code, 2);
+  for (const char *command : {"run", "bench", "eval", "inspect", "explain"}) {
+    Output o = lathe_(std::string(command) + " --help");
+    EXPECT_EQ(o.code, 0);
+    EXPECT_EQ(o.out.find("usage: lathe " + std::string(command)), 0u);
+  }
+}
+
+TEST_F(DriverTest, WrongCommandLines) {
+  expectError("fly", 2, "unknown command 'fly', expected compile, run, bench, eval, inspect, explain or bisect");
+  expectError("run", 2, "expected an artifact; see '--help'");
+  expectError("run a b -p x", 2, "expected only an artifact, found also 'b'");
+  expectError("run a --wings", 2, "unknown option '--wings'; '--help' lists the options");
+  expectError("run a -n", 2, "option '-n': expected N after it");
+  expectError("run a -n -3", 2, "option '-n': expected a number in 0..4294967295, found '-3'");
+  expectError("run a --temp=hot", 2, "option '--temp': expected a number in 0..100, found 'hot'");
+  expectError("run a --chat=yes", 2, "option '--chat' takes no value");
+  expectError("bench a --batch 1,,2", 2, "option '--batch': expected a number in 1..1024, found ''");
+  expectError("run no-such.lathe -p x", 1, "cannot open 'no-such.lathe': No such file or directory");
+  expectError("run driver-ids.lathe -p x", 1,
+              "'driver-ids.lathe' has no tokenizer; give token ids with '--prompt-ids'");
+  expectError("run driver-ids.lathe --prompt-ids 1,50", 2, "token 1: expected an id in 0..49, found 50");
+  expectError("eval driver-words.lathe", 2, "expected '--text FILE'; see '--help'");
+}
+
+TEST_F(DriverTest, RunPrintsIdsOrTextOrJson) {
+  Output ids = lathe_("run driver-ids.lathe --prompt-ids 1,2,3 -n 5 --threads 1");
+  EXPECT_EQ(ids.code, 0) << ids.err;
+  Output line = lathe_("run driver-ids.lathe --prompt-ids 1,2,3 -n 5 --threads 2 --variant avx2 --json");
+  json parsed = json::parse(line.out, nullptr, false);
+  ASSERT_TRUE(parsed.is_object()) << line.out;
+  std::string joined;
+  for (const json &id : parsed["ids"])
+    joined += (joined.empty() ? "" : " ") + std::to_string(id.get<int>());
+  EXPECT_EQ(ids.out, joined + "\n");
+  EXPECT_EQ(parsed["ids"].size(), 5u);
+  EXPECT_EQ(parsed["prompt_ids"], json({1, 2, 3}));
+  EXPECT_EQ(parsed["finish_reason"], "length");
+  for (const char *key : {"load_seconds", "prompt_tokens_per_second", "decode_tokens_per_second", "peak_memory_bytes"})
+    EXPECT_TRUE(parsed["timings"][key].is_number()) << key;
+  EXPECT_NE(ids.err.find("load "), std::string::npos);
+  EXPECT_NE(ids.err.find(" | prompt 3 tokens, "), std::string::npos);
+  EXPECT_NE(ids.err.find(" | generated 5 tokens, "), std::string::npos);
+
+  Output text = lathe_("run driver-words.lathe -p 'say a' -n 8 --ignore-eos");
+  json words = json::parse(lathe_("run driver-words.lathe -p 'say a' -n 8 --ignore-eos --json").out, nullptr, false);
+  ASSERT_TRUE(words.is_object());
+  EXPECT_EQ(text.out, words["text"].get<std::string>() + "\n");
+  EXPECT_EQ(words["prompt_ids"], json({18, 0, 24, 26, 0}));
+}
+
+TEST_F(DriverTest, ContextAndStops) {
+  json full = json::parse(lathe_("run driver-ids.lathe --prompt-ids 1,2,3 --ctx 10 --json").out, nullptr, false);
+  EXPECT_EQ(full["finish_reason"], "length");
+  EXPECT_EQ(full["ids"].size(), 8u);
+  expectError("run driver-ids.lathe --prompt-ids 1,2,3 --ctx 2", 2, "the prompt has 3 tokens, the context holds 2");
+  expectError("run driver-ids.lathe --prompt-ids 1 --ctx 257", 2,
+              "expected a context of at most 256 tokens, found 257; compile with '--max-seq 257'");
+}
+
+TEST_F(DriverTest, BenchGivesOneLineARow) {
+  Output o = lathe_("bench driver-ids.lathe -p 8 -n 4 --depth 3 --batch 1,4 -r 2 --json");
+  ASSERT_EQ(o.code, 0) << o.err;
+  std::stringstream lines(o.out);
+  int rows = 0;
+  for (std::string text; std::getline(lines, text); ++rows) {
+    json row = json::parse(text, nullptr, false);
+    ASSERT_TRUE(row.is_object()) << text;
+    EXPECT_EQ(row["prompt"], 8);
+    EXPECT_EQ(row["new"], 4);
+    EXPECT_EQ(row["depth"], 3);
+    EXPECT_EQ(row["batch"], rows ? 4 : 1);
+    EXPECT_GT(row["prompt_tokens_per_second"].get<double>(), 0);
+    EXPECT_GT(row["decode_tokens_per_second"].get<double>(), 0);
+  }
+  EXPECT_EQ(rows, 2);
+}
+
+TEST_F(DriverTest, EvalScoresTheSecondHalfOfWindows) {
+  std::string content;
+  for (int i = 0; i < 200; ++i)
+    content += static_cast<char>('a' + i * i % 26);
+  std::ofstream("driver-test.txt") << content;
+  json self = json::parse(
+      lathe_("eval driver-words.lathe --text driver-test.txt --ctx 32 --against driver-words.lathe --json").out,
+      nullptr, false);
+  ASSERT_TRUE(self.is_object());
+  EXPECT_EQ(self["tokens"], 6 * 15);
+  EXPECT_NEAR(self["mean_kld"].get<double>(), 0, 1e-12);
+  EXPECT_EQ(self["top1_agreement"], 1.0);
+  // The perplexity, computed directly.
+  double loss = 0;
+  for (int w = 0; w < 6; ++w) {
+    std::vector<int32_t> window;
+    for (int i = 0; i < 32; ++i)
+      window.push_back(content[static_cast<size_t>(w * 32 + i)] - 'a');
+    auto logits = toyLogits({.words = true}, window);
+    for (size_t i = 16; i < 31; ++i) {
+      double sum = 0;
+      for (float x : logits[i])
+        sum += std::exp(static_cast<double>(x));
+      loss += std::log(sum) - static_cast<double>(logits[i][static_cast<size_t>(window[i + 1])]);
+    }
+  }
+  EXPECT_NEAR(self["perplexity"].get<double>() / std::exp(loss / 90), 1, 1e-6);
+  json other = json::parse(
+      lathe_("eval driver-words.lathe --text driver-test.txt --ctx 32 --against driver-other.lathe --json").out,
+      nullptr, false);
+  EXPECT_GT(other["mean_kld"].get<double>(), 0.01);
+  EXPECT_GE(other["kld_p99"].get<double>(), other["mean_kld"].get<double>());
+  EXPECT_LT(other["top1_agreement"].get<double>(), 1);
+  expectError("eval driver-words.lathe --text driver-test.txt --ctx 250", 2,
+              "'driver-test.txt' has 200 tokens, expected at least 250");
+}
+
+TEST_F(DriverTest, InspectAndExplain) {
+  Output o = lathe_("inspect driver-words.lathe --verify --json");
+  json d = json::parse(o.out, nullptr, false);
+  ASSERT_TRUE(d.is_object()) << o.err;
+  EXPECT_EQ(d["program"]["vocabulary"], 50);
+  EXPECT_EQ(d["metadata"]["name"], "toy");
+  EXPECT_EQ(d["verified"], true);
+  EXPECT_NE(lathe_("inspect driver-words.lathe").out.find("memory: weights "), std::string::npos);
+  std::fstream file("driver-ids.lathe", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-1, std::ios::end).put('\x55');
+  file.close();
+  EXPECT_NE(lathe_("inspect driver-ids.lathe --verify").err.find("section 'weights' (3264 bytes"), std::string::npos);
+  Output e = lathe_("explain driver-words.lathe --rows 3 -r 2 --each --json");
+  std::stringstream lines(e.out);
+  std::vector<json> rows;
+  for (std::string text; std::getline(lines, text);)
+    rows.push_back(json::parse(text, nullptr, false));
+  ASSERT_EQ(rows.size(), 7u) << e.err; // six launches and their sum
+  EXPECT_EQ(rows[2]["launch"], "blk.0.attn");
+  EXPECT_EQ(rows[2]["bytes"], 100 + 3 * 64);
+  EXPECT_EQ(rows.back()["launch"], "total");
+  EXPECT_GT(rows.back()["predicted_seconds"].get<double>(), 0);
+}
+
+TEST_F(DriverTest, CompilesIntoTheCacheOnce) {
+  // A script stands for the compiler: it copies the toy artifact to where it is told.
+  std::ofstream("driver-compiler.sh") << "#!/bin/sh\ntest \"$1\" = compile && test \"$3\" = -o || exit 1\n"
+                                         "echo compiled $2\ncp driver-words.lathe \"$4\"\n";
+  chmod("driver-compiler.sh", 0755);
+  std::ofstream("driver-model.gguf") << "GGUF";
+  std::system("rm -rf driver-cache");
+  std::string environment = "LATHE_CACHE_DIR=driver-cache/deep LATHE_COMPILER=./driver-compiler.sh";
+  Output first = lathe_("run driver-model.gguf -p 'say a' -n 4", environment);
+  EXPECT_EQ(first.code, 0) << first.err;
+  EXPECT_NE(first.err.find("compiled driver-model.gguf"), std::string::npos);
+  Output second = lathe_("run driver-model.gguf -p 'say a' -n 4", environment);
+  EXPECT_EQ(second.out, first.out);
+  EXPECT_EQ(second.err.find("compiled"), std::string::npos);
+  std::ofstream("driver-model.gguf") << "GGUF2";
+  EXPECT_NE(lathe_("run driver-model.gguf -p 'say a' -n 4", environment).err.find("compiled"), std::string::npos);
+  std::ofstream("driver-compiler.sh") << "#!/bin/sh\nexit 3\n";
+  std::ofstream("driver-model.gguf") << "GGUF3";
+  Output failed = lathe_("run driver-model.gguf -p 'say a' -n 4", environment);
+  EXPECT_EQ(failed.code, 1);
+  EXPECT_NE(failed.err.find("lathe: error: compiling 'driver-model.gguf' failed"), std::string::npos);
+  Output none = lathe_("compile x", "LATHE_COMPILER=./no-such-compiler");
+  EXPECT_EQ(none.code, 1);
+  EXPECT_EQ(none.err, "lathe: error: cannot start the compiler './no-such-compiler': No such file or directory; this "
+                      "installation has the runtime only\n");
+}

@@ -187,6 +187,11 @@ struct Emitter {
   Value at(Value p, Value index, int64_t scale) { return gep(p, mulc(index, scale)); }
   Value ld(Type t, Value p, int64_t offset = 0, unsigned align = 1) { return LLVM::LoadOp::create(b, loc, t, gepc(p, offset), align); }
   void st(Value v, Value p, int64_t offset = 0, unsigned align = 1) { LLVM::StoreOp::create(b, loc, v, gepc(p, offset), align); }
+  /// A store whose value LLVM may not forward to later loads in registers (a broadcast from memory is cheaper than one
+  /// from a lane).
+  void stVolatile(Value v, Value p, int64_t offset = 0, unsigned align = 1) {
+    LLVM::StoreOp::create(b, loc, v, gepc(p, offset), align, /*isVolatile=*/true);
+  }
   /// 16 floats at p + offset.
   Value ldv(Value p, int64_t offset = 0, unsigned align = 64) { return ld(vf, p, offset, align); }
   /// The float (or int32) at p + offset in all 16 lanes.

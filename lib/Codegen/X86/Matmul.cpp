@@ -23,10 +23,7 @@ KernelCost cost(const MatmulParams &p) {
   return c;
 }
 
-uint64_t scratchBytes(const MatmulParams &p) {
-  if (!isInt8(p.act)) return MatmulEmitter::dequantizedAt + MatmulEmitter::dequantizedBytes;
-  return p.epilogue == MatmulParams::gateUp ? MatmulEmitter::dequantizedAt : 0;
-}
+uint64_t scratchBytes(const MatmulParams &) { return MatmulEmitter::scratchBytes; }
 
 static LogicalResult verify(ModuleOp module, StringRef symbol, const MatmulParams &p, X86Target target) {
   auto error = [&]() { return module.emitError() << "matmul '" << symbol << "': "; };
@@ -69,23 +66,37 @@ LogicalResult emitMatmul(ModuleOp module, StringRef symbol, const MatmulParams &
   Value bias = p.bias ? e.arg(3) : Value(), residual = p.residual ? e.arg(3 + p.bias) : Value();
   ActivationLayout outLayout = gateUp ? activationLayout(p.n / 2, p.outAct, p.outHalves) : ActivationLayout();
 
-  auto store = [&](Value unit, Value block, int64_t mb) {
-    Values y = m.tile(e.at(weights, unit, tileBytes), e.at(activations, block, m.a.blockBytes), mb);
-    Value column = e.shl(unit, 6), at = e.add(column, e.mulc(block, 64 * p.outStride));
-    Value b = bias ? e.ld(e.vf, e.gep(bias, column), 0, 64) : Value();
-    Value to = e.gep(out, at), from = residual ? e.gep(residual, at) : Value();
-    for (int64_t r = 0; r < mb; ++r) {
-      Value v = y[r];
-      if (b) v = e.fadd(v, b);
-      if (from) v = e.fadd(e.ld(e.vf, from, r * 4 * p.outStride, 4), v);
-      e.st(v, to, r * 4 * p.outStride, 4);
-    }
+  // |units|: one or two. |second|: whether the other one of two exists; an odd share computes its last unit twice and stores
+  // it once.
+  auto store = [&](ArrayRef<Value> units, Value second, Value block, int64_t mb) {
+    Values tiles;
+    for (Value u : units) tiles.push_back(e.at(weights, u, tileBytes));
+    m.tiles(tiles, e.at(activations, block, m.a.blockBytes), mb, [&](llvm::function_ref<Value(int64_t, int64_t)> y) {
+      auto one = [&](int64_t t) {
+        Value column = e.shl(units[t], 6), at = e.add(column, e.mulc(block, 64 * p.outStride));
+        Value b = bias ? e.ld(e.vf, e.gep(bias, column), 0, 64) : Value();
+        Value to = e.gep(out, at), from = residual ? e.gep(residual, at) : Value();
+        for (int64_t r = 0; r < mb; ++r) {
+          Value v = y(t, r);
+          if (b) v = e.fadd(v, b);
+          if (from) v = e.fadd(e.ld(e.vf, from, r * 4 * p.outStride, 4), v);
+          e.st(v, to, r * 4 * p.outStride, 4);
+        }
+      };
+      one(0);
+      if (units.size() > 1) e.when(second, [&] { one(1); });
+    });
   };
   auto gated = [&](Value unit, Value block, int64_t mb) {
-    e.loop(e.c(0), e.c(4), 1, [&](Value t) {
-      Value tile = e.add(e.shl(unit, 2), t);
-      Values y = m.tile(e.at(weights, tile, tileBytes), e.at(activations, block, m.a.blockBytes), mb);
-      for (int64_t r = 0; r < mb; ++r) e.st(y[r], e.at(e.scratch, t, 64 * mb), 64 * r, 64);
+    const int64_t T = m.tilesAtOnce(mb);
+    e.loop(e.c(0), e.c(4), T, [&](Value first) {
+      Values tiles;
+      for (int64_t t = 0; t < T; ++t) tiles.push_back(e.at(weights, e.addc(e.add(e.shl(unit, 2), first), t), tileBytes));
+      Value to = e.at(e.scratch, first, 64 * mb);
+      m.tiles(tiles, e.at(activations, block, m.a.blockBytes), mb, [&](llvm::function_ref<Value(int64_t, int64_t)> y) {
+        for (int64_t t = 0; t < T; ++t)
+          for (int64_t r = 0; r < mb; ++r) e.st(y(t, r), to, 64 * (t * mb + r), 64);
+      });
     });
     e.loop(e.c(0), e.c(mb), 1, [&](Value r) { gateUpRow(e, p, outLayout, out, unit, block, mb, r); });
   };
@@ -95,8 +106,26 @@ LogicalResult emitMatmul(ModuleOp module, StringRef symbol, const MatmulParams &
   Value blocks = e.divc(e.addc(rows, 15), 16);
   e.loop(e.c(0), blocks, superBlock, [&](Value first) {
     Value last = e.mins(rows, e.mulc(e.addc(first, superBlock), 16));
-    e.items([&](Value unit) {
-      e.rowBlocks(first, last, [&](Value block, int64_t mb) { gateUp ? gated(unit, block, mb) : store(unit, block, mb); });
+    if (gateUp) {
+      e.items([&](Value unit) { e.rowBlocks(first, last, [&](Value block, int64_t mb) { gated(unit, block, mb); }); });
+      return;
+    }
+    // Units in pairs where some body takes two tiles.
+    const int64_t T = m.tilesAtOnce(1);
+    e.loop(e.begin, e.end, e.mulc(e.stride, T), {}, [&](Value unit, ValueRange) {
+      Value next = T == 2 ? e.add(unit, e.stride) : Value(), second = next ? e.ltS(next, e.end) : Value();
+      e.rowBlocks(first, last, [&](Value block, int64_t mb) {
+        if (T == 1)
+          store({unit}, Value(), block, mb);
+        else if (m.tilesAtOnce(mb) == 2)
+          store({unit, e.select(second, next, unit)}, second, block, mb);
+        else
+          e.loop(unit, e.mins(e.end, e.addc(next, 1)), e.stride, {}, [&](Value u, ValueRange) {
+            store({u}, Value(), block, mb);
+            return Values();
+          });
+      });
+      return Values();
     });
   });
   e.finish();

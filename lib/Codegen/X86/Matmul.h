@@ -18,8 +18,11 @@ struct MatmulEmitter {
 
   MatmulEmitter(Emitter &e, const MatmulParams &p) : e(e), p(p), w(packedLayout(p.type)), a(activationLayout(p.k, p.act, p.halves)) {}
 
-  /// Place in scratch of a group of dequantized weights, behind the four tiles of a gate/up unit.
+  // The kernel's scratch: the four tiles of a gate/up unit, then
+  /// a group of dequantized weights of two tiles,
   static constexpr int64_t dequantizedAt = 4 * 16 * 64, dequantizedBytes = 32 * 64;
+  /// and what the integer sums of 16 rows start from, two halves.
+  static constexpr int64_t startsAt = dequantizedAt + 2 * dequantizedBytes, scratchBytes = startsAt + 2 * 64;
 
   /// Bytes of a vector of codes: one zmm or half of it.
   int64_t width() const { return e.target.has512() ? 64 : 32; }
@@ -45,20 +48,42 @@ struct MatmulEmitter {
   BlockScales blockScales(Value block, int64_t j);
   Scales scales(const BlockScales &s, Value sub, Value subMin);
 
-  /// Exact int32 sum over quads [q0, q1) of codes times activations, minus zero times their sum (which
-  /// |negSum|, 16 equal lanes of -(sum of q), gives; null: |bias| is the constant to start from). |x|(q) is the
+  /// start(row) plus the exact int32 sum over quads [q0, q1) of codes times activations, [row][tile]; |x|(row, q) is the
   /// int32 of four activations.
-  Value dot(const Codes &codes, int q0, int q1, llvm::function_ref<Value(int q)> x, Value negSum, int64_t bias = 0);
+  Values dots(ArrayRef<Codes> codes, int q0, int q1, int64_t rows, llvm::function_ref<Value(int64_t row, int q)> x,
+              llvm::function_ref<Value(int64_t row)> start);
+  Values dotAvx2(ArrayRef<Codes> codes, int q0, int q1, llvm::function_ref<Value(int q)> x);
+  /// Rows whose dot products are interleaved: as many chains as the latency wants and the registers allow.
+  int64_t rowsTogether(int64_t mb) const {
+    if (!e.target.has512()) return 1;
+    return w.subK != 16 ? 8 : mb == 16 ? 2 : 4;
+  }
 
-  /// acc[row] += one group. |at|: addresses of the group in each plane.
-  struct GroupAddress {
-    Value x, meta, sums; ///< q (or x) plane, [G][mb] planes, [G][H][mb] planes
+  /// Accumulators, [tile][row].
+  struct Sums {
+    int64_t mb;
+    Values values;
+    Value &operator()(int64_t tile, int64_t row) { return values[tile * mb + row]; }
   };
-  void intGroup(const Codes &codes, const Scales &s, const GroupAddress &at, int64_t mb, Values &acc);
-  void floatGroup(Value group, const Scales &s, const GroupAddress &at, int64_t mb, Values &acc);
 
-  /// The K loop of one tile against one row block: y of |mb| rows, before bias and residual.
-  Values tile(Value weights, Value activations, int64_t mb);
+  /// Addresses of a group in each plane of the activations: q (or x), [G][mb] planes, [G][H][mb] planes.
+  struct GroupAddress {
+    Value x, meta, sums;
+  };
+  /// acc += one group, of every tile and row.
+  void intGroup(ArrayRef<Codes> codes, ArrayRef<Scales> s, const GroupAddress &at, Sums &acc);
+  void floatGroup(ArrayRef<Value> groups, ArrayRef<Scales> s, const GroupAddress &at, Sums &acc);
+
+  /// How far ahead weights are fetched.
+  static constexpr int64_t prefetchBytes = 8192;
+  /// Tiles that one body does at once. Float sums are one long dependent chain an output, so small row counts take two
+  /// tiles; integer kernels are faster with one stream of weights from memory.
+  int64_t tilesAtOnce(int64_t mb) const { return !isInt8(p.act) && mb <= (e.target.has512() ? 4 : 2) ? 2 : 1; }
+  /// The K loop of tiles against one row block; |done|(tile, row) gives y before bias and residual.
+  void tiles(ArrayRef<Value> weights, Value activations, int64_t mb, llvm::function_ref<void(llvm::function_ref<Value(int64_t tile, int64_t row)>)> done);
+
+private:
+  void group(ArrayRef<Value> codesAt, ArrayRef<Scales> s, const GroupAddress &at, Sums &acc);
 };
 
 } // namespace lathe::codegen

@@ -5,124 +5,191 @@
 // steps are those of that page.
 //===----------------------------------------------------------------------===//
 #include "X86/Matmul.h"
+#include "llvm/Support/MathExtras.h"
 
 namespace lathe::codegen {
 
-void MatmulEmitter::intGroup(const Codes &codes, const Scales &s, const GroupAddress &at, int64_t mb, Values &acc) {
-  const bool halves = w.subK == 16, offsets = p.act == ActFormat::int8z;
-  const int parts = halves ? 2 : 1, quads = 8 / parts;
-  Value wsum; // step 6: the same for all rows
+void MatmulEmitter::intGroup(ArrayRef<Codes> codes, ArrayRef<Scales> s, const GroupAddress &at, Sums &acc) {
+  const bool halves = w.subK == 16, offsets = p.act == ActFormat::int8z, scaled = w.scaleK != 0;
+  const int64_t parts = halves ? 2 : 1, quads = 8 / parts, T = int64_t(codes.size()), mb = acc.mb;
+  // Sums of |rows| rows over the halves of a group, scaled: steps 1 to 3. [row][tile].
+  auto scaledSums = [&](int64_t rows, llvm::function_ref<Value(int64_t, int)> x, llvm::function_ref<Value(int64_t, int64_t)> start) {
+    Values out(rows * T);
+    for (int64_t h = 0; h < parts; ++h) {
+      Values d = dots(codes, h * quads, (h + 1) * quads, rows, x, [&](int64_t r) { return start(r, h); });
+      for (int64_t i = 0; i < rows * T; ++i) {
+        Value f = e.i2f(d[i]);
+        const Values &ws = s[i % T].ws;
+        out[i] = h ? e.fma(f, ws[1], out[i]) : scaled ? e.fmul(f, ws[0]) : f;
+      }
+    }
+    return out;
+  };
+  const bool correct = w.zero && !signedCodes();
+  Values wsum; // step 6: the same for all rows
   if (offsets) {
-    Value one = e.ci(e.i32, 0x01010101);
-    for (int h = 0; h < parts; ++h) {
-      Value sum = e.i2f(dot(codes, h * quads, (h + 1) * quads, [&](int) { return one; }, Value(), -32 / parts));
-      wsum = h ? e.fma(sum, s.ws[1], wsum) : s.ws.empty() || !s.ws[0] ? sum : e.fmul(sum, s.ws[0]);
-    }
+    Value one = e.ci(e.i32, 0x01010101), zeros = e.splatI(e.vi, correct ? -32 / parts * w.zero : 0);
+    wsum = scaledSums(1, [&](int64_t, int) { return one; }, [&](int64_t, int64_t) { return zeros; });
   }
-  for (int64_t r = 0; r < mb; ++r) {
-    Value product;
-    for (int h = 0; h < parts; ++h) {
-      int64_t plane = halves ? 1 + h : 0;
-      Value negSum = w.zero && !signedCodes() ? e.ldSplatI(at.sums, a.isum + (plane * mb + r) * 4) : Value();
-      Value idot = e.i2f(dot(codes, h * quads, (h + 1) * quads, [&](int q) { return e.ld(e.i32, at.x, r * 32 + q * 4, 4); }, negSum));
-      product = h ? e.fma(idot, s.ws[1], product) : s.ws.empty() || !s.ws[0] ? idot : e.fmul(idot, s.ws[0]); // steps 1 to 3
+  // zero times the negated sums of all rows at once, through scratch: one shift instead of one a row.
+  if (correct)
+    for (int64_t h = 0; h < parts; ++h) {
+      Value sums = e.ld(e.vec(mb, e.i32), at.sums, a.isum + (halves ? 1 + h : 0) * mb * 4, 4);
+      e.stVolatile(e.shl(sums, llvm::Log2_64(uint64_t(w.zero))), e.scratch, startsAt + 64 * h, 4);
     }
-    Value y = e.fma(product, e.ldSplat(at.meta, a.scale + r * 4), acc[r]); // 4
-    for (size_t h = 0; h < s.m.size(); ++h)                                // 5
-      y = e.fma(s.m[h], e.ldSplat(at.sums, a.fsum + ((halves ? 1 + h : 0) * mb + r) * 4), y);
-    if (offsets) y = e.fma(wsum, e.ldSplat(at.meta, a.offset + r * 4), y); // 6
-    acc[r] = y;
+  const int64_t together = std::min(mb, rowsTogether(mb));
+  for (int64_t first = 0; first < mb; first += together) {
+    Values product = scaledSums(
+        together, [&](int64_t r, int q) { return e.ld(e.i32, at.x, (first + r) * 32 + q * 4, 4); },
+        [&](int64_t r, int64_t h) { return correct ? e.ldSplatI(e.scratch, startsAt + 64 * h + 4 * (first + r)) : e.splatI(e.vi, 0); });
+    for (int64_t i = 0; i < together; ++i) {
+      int64_t r = first + i;
+      Value xs = e.ldSplat(at.meta, a.scale + r * 4);
+      Value offset = offsets ? e.ldSplat(at.meta, a.offset + r * 4) : Value();
+      for (int64_t t = 0; t < T; ++t) {
+        Value y = e.fma(product[i * T + t], xs, acc(t, r)); // 4
+        for (size_t h = 0; h < s[t].m.size(); ++h)               // 5
+          y = e.fma(s[t].m[h], e.ldSplat(at.sums, a.fsum + ((halves ? 1 + h : 0) * mb + r) * 4), y);
+        if (offsets) y = e.fma(wsum[t], offset, y); // 6
+        acc(t, r) = y;
+      }
+    }
   }
 }
 
-void MatmulEmitter::floatGroup(Value group, const Scales &s, const GroupAddress &at, int64_t mb, Values &acc) {
-  auto multiply = [&](Value v, Value x, int64_t offset) {
-    for (int64_t r = 0; r < mb; ++r) acc[r] = e.fma(v, e.ldSplat(x, r * 128 + offset), acc[r]);
+void MatmulEmitter::floatGroup(ArrayRef<Value> groups, ArrayRef<Scales> s, const GroupAddress &at, Sums &acc) {
+  const int64_t T = int64_t(groups.size()), mb = acc.mb;
+  auto multiply = [&](ArrayRef<Value> v, Value x, int64_t offset) {
+    for (int64_t r = 0; r < mb; ++r) {
+      Value xr = e.ldSplat(x, r * 128 + offset);
+      for (int64_t t = 0; t < T; ++t) acc(t, r) = e.fma(v[t], xr, acc(t, r));
+    }
   };
   // A loop over k, four at a time: 32 times 16 rows unrolled would only cost compile time.
-  auto loopOverK = [&](llvm::function_ref<Value(Value k, int64_t i)> load) {
-    acc = e.loop(e.c(0), e.c(32), 4, acc, [&](Value k, ValueRange carried) {
-      acc.assign(carried.begin(), carried.end());
+  auto loopOverK = [&](llvm::function_ref<Value(int64_t tile, Value k, int64_t i)> load) {
+    acc.values = e.loop(e.c(0), e.c(32), 4, acc.values, [&](Value k, ValueRange carried) {
+      acc.values.assign(carried.begin(), carried.end());
       Value x = e.at(at.x, k, 4);
-      for (int64_t i = 0; i < 4; ++i) multiply(load(k, i), x, 4 * i);
-      return acc;
+      for (int64_t i = 0; i < 4; ++i) {
+        Values v;
+        for (int64_t t = 0; t < T; ++t) v.push_back(load(t, k, i));
+        multiply(v, x, 4 * i);
+      }
+      return acc.values;
     });
   };
   if (w.floatBytes)
-    return loopOverK([&](Value k, int64_t i) {
-      Value row = e.at(group, k, 16 * w.floatBytes);
+    return loopOverK([&](int64_t t, Value k, int64_t i) {
+      Value row = e.at(groups[t], k, 16 * w.floatBytes);
       if (p.type == StorageType::f32) return e.ld(e.vf, row, i * 64, 64);
       if (p.type == StorageType::f16) return e.ext(e.ld(e.vh, row, i * 32, 32));
       return e.fromBf16Bits(e.ld(e.vec(16, e.i16), row, i * 32, 32));
     });
-  Codes c = codes(group);
-  Value packed;
-  auto dequantized = [&](int k) {
-    if (k % 4 == 0) packed = quad(c, k / 4);
+  SmallVector<Codes> c;
+  for (Value g : groups) c.push_back(codes(g));
+  Values packed(T);
+  auto dequantized = [&](int64_t t, int k) {
+    if (k % 4 == 0) packed[t] = quad(c[t], k / 4);
     Value code;
     if (signedCodes())
-      code = e.shrs(e.shl(packed, 24 - 8 * (k % 4)), 24);
+      code = e.shrs(e.shl(packed[t], 24 - 8 * (k % 4)), 24);
     else {
-      code = e.shru(packed, 8 * (k % 4));
+      code = e.shru(packed[t], 8 * (k % 4));
       if (k % 4 != 3) code = e.andc(code, 255);
       if (w.zero) code = e.sub(code, e.splatI(e.vi, w.zero));
     }
     int h = w.subK == 16 ? k / 16 : 0;
-    Value v = e.fmul(e.i2f(code), s.ws[h]);
-    return s.m.empty() ? v : e.fadd(v, s.m[h]);
+    Value v = e.fmul(e.i2f(code), s[t].ws[h]);
+    return s[t].m.empty() ? v : e.fadd(v, s[t].m[h]);
   };
-  if (mb <= 2) {
-    for (int k = 0; k < 32; ++k) multiply(dequantized(k), at.x, 4 * k);
-    return;
-  }
   Value values = e.gepc(e.scratch, dequantizedAt);
-  for (int k = 0; k < 32; ++k) e.st(dequantized(k), values, 64 * k, 64);
-  loopOverK([&](Value k, int64_t i) { return e.ld(e.vf, e.at(values, k, 64), 64 * i, 64); });
+  for (int k = 0; k < 32; ++k) {
+    Values v;
+    for (int64_t t = 0; t < T; ++t) v.push_back(dequantized(t, k));
+    if (mb <= 2)
+      multiply(v, at.x, 4 * k);
+    else
+      for (int64_t t = 0; t < T; ++t) e.st(v[t], values, dequantizedBytes * t + 64 * k, 64);
+  }
+  if (mb > 2) loopOverK([&](int64_t t, Value k, int64_t i) { return e.ld(e.vf, e.at(values, k, 64), dequantizedBytes * t + 64 * i, 64); });
 }
 
-Values MatmulEmitter::tile(Value weights, Value activations, int64_t mb) {
-  const bool ints = isInt8(p.act);
-  const int64_t perBlock = w.blockK / 32, blocks = a.groups / perBlock, rest = a.groups % perBlock;
-  const int64_t xBytes = mb * (ints ? 32 : 128), subBytes = w.subK ? 32 / w.subK * 16 : 0;
-  Value rowScale = w.rowScale ? e.ld(e.vf, weights, packedTileBytes(p.type, p.k) - 64, 64) : Value();
+void MatmulEmitter::group(ArrayRef<Value> codesAt, ArrayRef<Scales> s, const GroupAddress &at, Sums &acc) {
+  if (!isInt8(p.act)) return floatGroup(codesAt, s, at, acc);
+  SmallVector<Codes> c;
+  for (Value g : codesAt) c.push_back(codes(g));
+  intGroup(c, s, at, acc);
+}
 
-  // One group: |j| its place in the block, as a value and, when groups have scales of their own, a constant.
-  auto group = [&](Value codesAt, Value sub, Value subMin, const BlockScales &bs, const GroupAddress &at, Values &acc) {
-    Scales s = scales(bs, sub, subMin);
-    if (ints)
-      return intGroup(codes(codesAt), s, at, mb, acc);
-    if (rowScale) s.ws.assign(1, rowScale);
-    floatGroup(codesAt, s, at, mb, acc);
-  };
+void MatmulEmitter::tiles(ArrayRef<Value> weights, Value activations, int64_t mb,
+                          llvm::function_ref<void(llvm::function_ref<Value(int64_t, int64_t)>)> done) {
+  const bool ints = isInt8(p.act);
+  const int64_t T = int64_t(weights.size()), perBlock = w.blockK / 32, blocks = a.groups / perBlock, rest = a.groups % perBlock;
+  const int64_t xBytes = mb * (ints ? 32 : 128), subBytes = w.subK ? 32 / w.subK * 16 : 0;
+  Values rowScales;
+  if (w.rowScale)
+    for (Value tile : weights) rowScales.push_back(e.ld(e.vf, tile, packedTileBytes(p.type, p.k) - 64, 64));
+
   auto address = [&](Value g) {
     return GroupAddress{e.at(activations, g, xBytes), e.at(activations, g, 4 * mb), e.at(activations, g, 4 * mb * a.sums)};
   };
-  // |count| groups of the block |i|.
-  auto block = [&](Value i, int64_t count, Values acc) {
-    Value at = e.at(weights, i, w.blockBytes), g = e.mulc(i, perBlock);
+  // A group's share of the block's bytes, codes or not, so that a tile is fetched in the order of its addresses. The
+  // out-of-order window alone does not reach the next weights over a body of several rows.
+  auto prefetch = [&](Value from) {
+    for (int64_t line = 0; line < w.blockBytes / perBlock; line += 64) e.prefetch(from, prefetchBytes + line);
+  };
+  // |count| groups of block |i|.
+  auto block = [&](Value i, int64_t count, Sums &acc) {
+    Values at;
+    for (Value tile : weights) at.push_back(e.at(tile, i, w.blockBytes));
+    Value g = e.mulc(i, perBlock);
     if (perBlock == 2 && ints) { // unrolled
-      for (int64_t j = 0; j < count; ++j)
-        group(e.gepc(at, j * w.groupBytes), Value(), Value(), blockScales(at, j), address(e.addc(g, j)), acc);
-      return acc;
+      for (int64_t j = 0; j < count; ++j) {
+        Values codesAt;
+        SmallVector<Scales> s;
+        for (Value b : at) {
+          codesAt.push_back(e.gepc(b, j * w.groupBytes));
+          prefetch(e.gepc(b, j * w.blockBytes / perBlock));
+          s.push_back(scales(blockScales(b, j), Value(), Value()));
+        }
+        group(codesAt, s, address(e.addc(g, j)), acc);
+      }
+      return;
     }
     const bool shared = w.scaleK == w.blockK; // one d for the block
-    BlockScales bs = blockScales(at, 0);
-    return e.loop(e.c(0), e.c(count), 1, acc, [&](Value j, ValueRange carried) {
-      Values sums(carried);
-      Value sub = subBytes ? e.at(e.gepc(at, w.subOffset), j, subBytes) : Value();
-      Value subMin = w.subMins ? e.at(e.gepc(at, w.subMinOffset), j, subBytes) : Value();
-      // Scales of the group's own: |at| moved by what lies between the groups' scales.
-      BlockScales own = shared ? bs : blockScales(e.at(at, e.divc(e.mulc(j, 32), std::max(w.scaleK, 1)), 32), 0);
-      group(e.at(at, j, w.groupBytes), sub, subMin, own, address(e.add(g, j)), sums);
-      return sums;
+    SmallVector<BlockScales> bs;
+    for (Value b : at) bs.push_back(blockScales(b, 0));
+    acc.values = e.loop(e.c(0), e.c(count), 1, acc.values, [&](Value j, ValueRange carried) {
+      acc.values.assign(carried.begin(), carried.end());
+      Values codesAt;
+      SmallVector<Scales> s;
+      for (int64_t t = 0; t < T; ++t) {
+        codesAt.push_back(e.at(at[t], j, w.groupBytes));
+        prefetch(e.at(at[t], j, w.blockBytes / perBlock));
+        if (!ints && w.rowScale) {
+          s.push_back({{rowScales[t]}, {}});
+          continue;
+        }
+        Value sub = subBytes ? e.at(e.gepc(at[t], w.subOffset), j, subBytes) : Value();
+        Value subMin = w.subMins ? e.at(e.gepc(at[t], w.subMinOffset), j, subBytes) : Value();
+        // A group's own scales: the block's address moved by what lies between the groups' scales.
+        s.push_back(scales(shared ? bs[t] : blockScales(e.at(at[t], e.divc(e.mulc(j, 32), std::max(w.scaleK, 1)), 32), 0), sub, subMin));
+      }
+      group(codesAt, s, address(e.add(g, j)), acc);
+      return acc.values;
     });
   };
-  Values acc(mb, e.splatF(e.vf, 0));
-  if (blocks) acc = e.loop(e.c(0), e.c(blocks), 1, acc, [&](Value i, ValueRange carried) { return block(i, perBlock, Values(carried)); });
-  if (rest) acc = block(e.c(blocks), rest, acc);
-  if (ints && rowScale)
-    for (Value &y : acc) y = e.fmul(y, rowScale);
-  return acc;
+  Sums acc{mb, Values(T * mb, e.splatF(e.vf, 0))};
+  if (blocks)
+    acc.values = e.loop(e.c(0), e.c(blocks), 1, acc.values, [&](Value i, ValueRange carried) {
+      acc.values.assign(carried.begin(), carried.end());
+      block(i, perBlock, acc);
+      return acc.values;
+    });
+  if (rest) block(e.c(blocks), rest, acc);
+  done([&](int64_t t, int64_t r) {
+    return ints && w.rowScale ? e.fmul(acc(t, r), rowScales[t]) : acc(t, r);
+  });
 }
 
 } // namespace lathe::codegen

@@ -179,10 +179,14 @@ void runCases(const std::vector<Case> &cases, const std::vector<int64_t> &rowCou
   for (X86Target t : targets) {
     if (!full() && t.hasBf16()) continue;
     SCOPED_TRACE(variantName(t.variant));
-    KernelLibrary library(jobsOf(cases), t);
+    // Compiling is most of the time: the quick run compiles other than plain int8 cases for one variant each.
+    std::vector<Case> mine;
+    for (size_t i = 0; i < cases.size(); ++i)
+      if (full() || cases[i].p.act == ActFormat::int8 || (i % 2 == 0) == t.has512()) mine.push_back(cases[i]);
+    KernelLibrary library(jobsOf(mine), t);
     if (!library) return;
-    for (size_t i = 0; i < cases.size(); ++i) {
-      runCase(cases[i], library, rowCounts, uint32_t(1000 + i));
+    for (size_t i = 0; i < mine.size(); ++i) {
+      runCase(mine[i], library, rowCounts, uint32_t(1000 + i));
       if (::testing::Test::HasFatalFailure()) return;
     }
   }

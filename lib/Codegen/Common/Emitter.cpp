@@ -51,9 +51,15 @@ Value Emitter::expa(Value x) {
   Value p = constLike(x, 1.9875691500e-4);
   for (double k : {1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1}) p = fma(p, r, constLike(x, k));
   p = fma(p, fmul(r, r), r);
-  p = fadd(p, constLike(x, 1.0));
-  Type it = shaped(x, i32);
-  return bitcast(x.getType(), add(bitcast(it, p), shl(f2i(i32, n), 23)));
+  return timesPowerOfTwo(fadd(p, constLike(x, 1.0)), n);
+}
+
+Value Emitter::timesPowerOfTwo(Value p, Value n) {
+  // The clamped range keeps every result normal, so one scaling instruction gives the bits of the integer addition.
+  if (target.has512() && p.getType() == vf)
+    return intrinsic("llvm.x86.avx512.mask.scalef.ps.512", vf, {p, n, p, ci(i16, -1), ci(i32, 4)});
+  Type it = shaped(p, i32);
+  return bitcast(p.getType(), add(bitcast(it, p), shl(f2i(i32, n), 23)));
 }
 
 Value Emitter::tanha(Value x) {

@@ -223,6 +223,8 @@ struct Emitter {
   void rowBlocks(Value first, Value rows, llvm::function_ref<void(Value block, int64_t mb)> body);
 
 private:
+  /// The last step of expa: p * 2^n.
+  Value timesPowerOfTwo(Value p, Value n);
   /// The int32 constant |v| in the shape of |x|.
   Value intConst(Value x, int64_t v) {
     auto t = dyn_cast<VectorType>(x.getType());

@@ -77,8 +77,6 @@ struct AttentionCore : Emitter {
   Value rangeAt(int64_t offset, Value query) { return sext(i64, ld(i32, floatAt(offset, query), 0, 4)); }
   /// O * (1 / L) into the output of |row|; |out| has all pieces of one query head (|head| an i64).
   void finishHead(Value out, Value row, Value head, ArrayRef<Value> o, Value sum);
-  /// expa, with one instruction less where the target has it.
-  Value hotExp(Value x);
 
 private:
   Value planeOf(const History &h, Value token);

@@ -94,21 +94,6 @@ std::pair<Value, Value> AttentionCore::loadQueries(Value q, Value r0, Value r1, 
   return {range[0], range[1]};
 }
 
-Value AttentionCore::hotExp(Value x) {
-  if (!target.has512()) return expa(x);
-  x = fmax(x, constLike(x, -87.0)); // x <= 0 here
-  Value n = roundEven(fmul(x, constLike(x, 1.44269504088896341)));
-  Value r = fma(n, constLike(x, -0.693359375), x);
-  r = fma(n, constLike(x, 2.12194440e-4), r);
-  Value q = constLike(x, 1.9875691500e-4);
-  for (double k : {1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1})
-    q = fma(q, r, constLike(x, k));
-  q = fma(q, fmul(r, r), r);
-  q = fadd(q, constLike(x, 1.0));
-  // 2^n by one instruction: the result is a normal number for every x of the clamped range, so the same bits.
-  return intrinsic("llvm.x86.avx512.mask.scalef.ps.512", vf, {q, n, q, ci(i16, -1), ci(i32, 4)});
-}
-
 void AttentionCore::scores(const QueryTile &tile, const History &h, Value q, Value c0, Value from, Value to,
                            bool prefetchValues) {
   int64_t bytes = elementBytes(p.k), nq = tile.queries, ng = tile.groups, dim = p.headDim;
@@ -182,7 +167,7 @@ void AttentionCore::softmax(Value i, Value c0, Value from, Value to) {
   Value max = splat(m);
   Value sum = treeAdd(groups(splatF(vf, 0), [&](Value now, Value g, bool whole) {
     Value to = place(g), v = ldv(to), ok = whole ? Value() : seen(g);
-    Value e = hotExp(fsub(whole ? v : select(ok, v, max), max));
+    Value e = expa(fsub(whole ? v : select(ok, v, max), max));
     if (!whole) e = select(ok, e, splatF(vf, 0));
     st(e, to, 0, 64);
     return fadd(now, e);
@@ -195,12 +180,15 @@ void AttentionCore::values(int64_t count, const History &h, Value i, Value c0, V
                            bool ragged) {
   SmallVector<OutPiece> all = outPieces(p);
   int64_t bytes = elementBytes(p.v), keyBytes = cachePlaneBytes(p.page, p.headDim, p.k);
-  // As many accumulators as the registers hold.
-  int64_t most = target.has512() ? 24 : 6, widest = target.has512() ? 4 : 2;
-  int64_t blocks = (int64_t(all.size()) + widest - 1) / widest, perBlock = (int64_t(all.size()) + blocks - 1) / blocks;
-  int64_t nq = count;
-  while (nq > 1 && (nq * perBlock > most || count % nq))
-    --nq;
+  // Queries and pieces of a register block: most accumulators (but no more than hide the latency well) that fit beside the
+  // pieces of a token and one weight.
+  int64_t registers = target.has512() ? 32 : 16, perVector = target.has512() ? 1 : 2, nq = 1, perBlock = 1, score = 0;
+  for (int64_t q = 1; q <= std::min<int64_t>(count, 8); ++q)
+    for (int64_t d = 1; d <= std::min<int64_t>(4, all.size()); ++d)
+      if (count % q == 0 && (q * d + d) * perVector + 1 <= registers && q * d * perVector + q > score)
+        nq = q, perBlock = d, score = q * d * perVector + q;
+  int64_t blocks = (int64_t(all.size()) + perBlock - 1) / perBlock;
+  perBlock = (int64_t(all.size()) + blocks - 1) / blocks;
   for (int64_t q0 = 0; q0 < count; q0 += nq)
     for (int64_t d0 = 0; d0 < int64_t(all.size()); d0 += perBlock) {
       ArrayRef<OutPiece> part = ArrayRef(all).slice(d0, std::min<int64_t>(perBlock, all.size() - d0));

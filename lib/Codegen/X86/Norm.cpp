@@ -64,18 +64,9 @@ struct Norm : Emitter {
       if (tail) put(normalise(x, w, bias, whole, tail), out, res, whole, tail);
       return;
     }
-    ActivationLayout l = activationLayout(p.k, p.act, p.halves);
-    ActivationRow to = activationRow(*this, arg(2), l, item, rowCount(p.outRows));
-    loop(c(0), c(p.k / 32), 1, [&](Value g) {
-      Value i = mulc(g, 128);
-      Value xp = gep(x, i), wp = gep(w, i), bp = shifted(bias, i);
-      storeActivations(*this, l, p.act, to, g, normalise(xp, wp, bp, 0, 16), normalise(xp, wp, bp, 16, 16));
+    storeRow(*this, arg(2), p.k, p.act, p.halves, item, rowCount(p.outRows), [&](Value bytes, int64_t offset, int64_t n) {
+      return normalise(gep(x, bytes), gep(w, bytes), shifted(bias, bytes), offset, n);
     });
-    if (int64_t at = p.k / 32 * 32; int64_t tail = p.k - at) {
-      Value lo = normalise(x, w, bias, at, std::min<int64_t>(tail, 16));
-      Value hi = tail > 16 ? normalise(x, w, bias, at + 16, tail - 16) : splatF(vf, 0);
-      storeActivations(*this, l, p.act, to, c(p.k / 32), lo, hi);
-    }
   }
 };
 

@@ -207,9 +207,12 @@ LogicalResult emitAngles(ModuleOp module, StringRef symbol, const AnglesParams &
 }
 
 LogicalResult emitRopeAppend(ModuleOp module, StringRef symbol, const RopeAppendParams &p, X86Target target) {
-  if (failed(
-          checkCache(module, symbol, p.kvHeads, p.headDim, p.valueDim, p.k, p.v, p.page, p.blockStride, p.headStride)))
+  if (p.appendKV) {
+    if (failed(checkCache(module, symbol, p.kvHeads, p.headDim, p.valueDim, p.k, p.v, p.page, p.blockStride, p.headStride)))
+      return failure();
+  } else if (failed(checkHeadSize(module, symbol, p.headDim))) {
     return failure();
+  }
   if (p.rope && (p.rotaryDim < 2 || p.rotaryDim % 2 || p.rotaryDim > p.headDim))
     return refuse(module, symbol,
                   "expected an even rotary size of 2 to " + Twine(p.headDim) + ", found " + Twine(p.rotaryDim));

@@ -104,11 +104,15 @@ LogicalResult refuse(ModuleOp module, StringRef symbol, const Twine &message) {
   return module.emitError() << "kernel '" << symbol << "': " << message;
 }
 
+LogicalResult checkHeadSize(ModuleOp module, StringRef symbol, int64_t size) {
+  if (size < 2 || size > 256 || size % 2)
+    return refuse(module, symbol, "expected an even head size of 2 to 256, found " + Twine(size));
+  return success();
+}
+
 LogicalResult checkCache(ModuleOp module, StringRef symbol, int64_t kvHeads, int64_t headDim, int64_t valueDim,
                          KVFormat k, KVFormat v, int64_t page, int64_t blockStride, int64_t headStride) {
-  for (int64_t d : {headDim, valueDim})
-    if (d < 2 || d > 256 || d % 2)
-      return refuse(module, symbol, "expected an even head size of 2 to 256, found " + Twine(d));
+  if (failed(checkHeadSize(module, symbol, headDim)) || failed(checkHeadSize(module, symbol, valueDim))) return failure();
   if (kvHeads < 1) return refuse(module, symbol, "expected at least one KV head, found " + Twine(kvHeads));
   if (page < 16 || page > 4096 || page % 16)
     return refuse(module, symbol, "expected a page of 16 to 4096 tokens, a multiple of 16, found " + Twine(page));

@@ -32,12 +32,18 @@ Value loadStored(Emitter &e, Value p, int64_t offset, int64_t n, KVFormat f, Val
 /// f32 lanes as elements of |f|; int8 takes values that are already scaled.
 Value toStored(Emitter &e, Value x, KVFormat f);
 
+/// Writes row |item| of |rows| into activations of |k|: |value|(bytes, offset, n) is n (at most 16) values from element
+/// bytes / 4 + offset of the row on. Quantizes 16 groups at a time, so that their maxima and sums become vectors.
+void storeRow(Emitter &e, Value out, int64_t k, ActFormat format, bool halves, Value item, Value rows,
+              llvm::function_ref<Value(Value bytes, int64_t offset, int64_t n)> value);
+
 /// f(g) of an MLP.
 Value activate(Emitter &e, Activation a, Value g);
 
 /// Reports |message| on the module and fails.
 LogicalResult refuse(ModuleOp module, StringRef symbol, const Twine &message);
 
+LogicalResult checkHeadSize(ModuleOp module, StringRef symbol, int64_t size);
 /// The shape of a KV cache as kernels address it; fails with a diagnostic when strides cannot hold it.
 LogicalResult checkCache(ModuleOp module, StringRef symbol, int64_t kvHeads, int64_t headDim, int64_t valueDim,
                          KVFormat k, KVFormat v, int64_t page, int64_t blockStride, int64_t headStride);

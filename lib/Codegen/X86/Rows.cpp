@@ -5,24 +5,6 @@
 
 namespace lathe::codegen {
 
-/// Quantizes a row of |k| values group by group; |value|(g, offset, n): n values at 32 g + offset, where g is null for
-/// the last, ragged group (offset then counts from the start of the row).
-static void quantizeRow(Emitter &e, Value out, int64_t k, ActFormat f, bool halves, Value item, Value rows,
-                        llvm::function_ref<Value(Value bytes, int64_t offset, int64_t n)> value) {
-  ActivationLayout l = activationLayout(k, f, halves);
-  ActivationRow to = activationRow(e, out, l, item, rows);
-  e.loop(e.c(0), e.c(k / 32), 1, [&](Value g) {
-    Value bytes = e.mulc(g, 128);
-    storeActivations(e, l, f, to, g, value(bytes, 0, 16), value(bytes, 16, 16));
-  });
-  if (int64_t at = k / 32 * 32; int64_t tail = k - at) {
-    Value bytes = e.c(at * 4);
-    Value lo = value(bytes, 0, std::min<int64_t>(tail, 16));
-    Value hi = tail > 16 ? value(bytes, 16, tail - 16) : e.splatF(e.vf, 0);
-    storeActivations(e, l, f, to, e.c(k / 32), lo, hi);
-  }
-}
-
 static LogicalResult checkRow(ModuleOp module, StringRef symbol, int64_t k, int64_t stride) {
   if (k < 1 || stride < k)
     return refuse(module, symbol,
@@ -35,7 +17,7 @@ LogicalResult emitQuantize(ModuleOp module, StringRef symbol, const QuantizePara
   Emitter e(module, symbol, target);
   e.items([&](Value item) {
     Value x = e.at(e.arg(0), item, p.inStride * 4);
-    quantizeRow(e, e.arg(1), p.k, p.act, p.halves, item, e.rowCount(p.outRows),
+    storeRow(e, e.arg(1), p.k, p.act, p.halves, item, e.rowCount(p.outRows),
                 [&](Value bytes, int64_t offset, int64_t n) { return loadLanes(e, e.gep(x, bytes), offset * 4, n); });
   });
   e.finish();
@@ -47,7 +29,7 @@ LogicalResult emitActivation(ModuleOp module, StringRef symbol, const Activation
   Emitter e(module, symbol, target);
   e.items([&](Value item) {
     Value gate = e.at(e.arg(0), item, p.inStride * 4), up = p.up ? e.at(e.arg(1), item, p.inStride * 4) : Value();
-    quantizeRow(e, e.arg(p.up ? 2 : 1), p.k, p.act, p.halves, item, e.rowCount(false),
+    storeRow(e, e.arg(p.up ? 2 : 1), p.k, p.act, p.halves, item, e.rowCount(false),
                 [&](Value bytes, int64_t offset, int64_t n) {
                   Value v = activate(e, p.activation, loadLanes(e, e.gep(gate, bytes), offset * 4, n));
                   return up ? e.fmul(v, loadLanes(e, e.gep(up, bytes), offset * 4, n)) : v;

@@ -38,22 +38,22 @@ struct SamplingParams {
 /// what was added restores it, which is what taking back rejected draft tokens needs.
 class TokenHistory {
 public:
+  struct Entry {
+    int32_t token;
+    int32_t inPrompt;
+    int32_t inOutput;
+  };
   void addPrompt(int32_t token);
   void addOutput(int32_t token);
   /// Undoes the latest addOutput of |token|.
   void removeOutput(int32_t token);
   int32_t outputTokens() const { return outputs; }
 
-  struct Entry {
-    int32_t token;
-    int32_t inPrompt;
-    int32_t inOutput;
-  };
   /// One entry a token that has occurred, in no particular order.
   std::span<const Entry> entries() const { return list; }
 
 private:
-  int32_t *slotOf(int32_t token);
+  Entry &entryOf(int32_t token);
   std::vector<Entry> list;
   std::vector<int32_t> table; ///< open addressing: index into list, or -1
   int32_t outputs = 0;
@@ -92,9 +92,19 @@ public:
                         uint32_t position, std::span<const uint32_t> allowed = {});
 
 private:
+  /// Mask, min_tokens, bias and penalties: |logits| itself when there is nothing to do.
+  const float *adjust(const float *logits, const SamplingParams &params, const TokenHistory &history,
+                      std::span<const uint32_t> allowed);
+  void keepTopK(const float *x, double top, int32_t k);
+  void keepTopP(const float *x, double top, double inverseT, double p);
+  void addLogprobs(const float *logits, float top, int32_t count, Sample &sample);
+
   int32_t vocabSize;
-  std::vector<float> work;
-  std::vector<int32_t> candidates;
+  std::vector<float> work;         ///< adjusted logits
+  std::vector<int32_t> candidates; ///< tokens kept
+  std::vector<int32_t> edge;       ///< tokens of the bucket that a cut goes through
+  std::vector<int32_t> counts;     ///< per bucket
+  std::vector<double> sums;
 };
 
 } // namespace lathe

@@ -389,14 +389,14 @@ Flow Renderer::runFor(const Stmt &stmt, const Value &iterable, int depth0) {
   return result;
 }
 
-bool Renderer::recurseLoop(const Stmt &stmt, const ActivationPtr &closure, const Value &iterable, int depth0,
+bool Renderer::recurseLoop(const Stmt &stmt, ActivationPtr closure, const Value &iterable, int depth0,
                            Value &out) {
   if (++calls > options.maxDepth) return exhausted("calls nested more than %d deep", options.maxDepth);
   ActivationPtr outer = frame;
   frame = std::make_shared<Activation>();
   frame->charge(sizeof(Activation) + stmt.function->slots * sizeof(Value));
   frame->slots.resize(stmt.function->slots);
-  frame->parent = closure;
+  frame->parent = std::move(closure);
   Capture capture(*this);
   Flow flow = runFor(stmt, iterable, depth0);
   if (frame.use_count() > 1) captured.push_back(frame);

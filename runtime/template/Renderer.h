@@ -150,7 +150,7 @@ public:
   bool callMacro(const MacroObject &macro, Args &args, Value &out);
   bool callMethod(const MethodObject &method, Args &args, Value &out);
   bool callGlobal(Global which, Args &args, Value &out);
-  bool recurseLoop(const Stmt &stmt, const ActivationPtr &closure, const Value &iterable, int depth0, Value &out);
+  bool recurseLoop(const Stmt &stmt, ActivationPtr closure, const Value &iterable, int depth0, Value &out);
   /// Puts arguments in the order of |names|; those not given stay missing. The first |required| must
   /// be given.
   bool bind(const char *function, Args &args, std::initializer_list<const char *> names, size_t required,

@@ -406,34 +406,38 @@ FailureOr<std::unique_ptr<Interpreter>> Interpreter::create(ModuleOp module, Int
   return std::unique_ptr<Interpreter>(std::make_unique<Machine<float>>(module, function, std::move(options)));
 }
 
+StepBatch lathe::llm::chunkOf(const std::vector<std::vector<int64_t>> &sequences, int64_t begin, int64_t chunk) {
+  StepBatch batch;
+  for (auto [s, tokens] : llvm::enumerate(sequences))
+    for (int64_t i = begin; i < std::min<int64_t>(tokens.size(), begin + chunk); ++i) {
+      batch.outRows.push_back(batch.rows.size());
+      batch.rows.push_back({tokens[i], i, int64_t(s), i, {}});
+    }
+  return batch;
+}
+
 FailureOr<std::vector<RowValues>> lathe::llm::runSequences(Interpreter &interpreter, const std::vector<std::vector<int64_t>> &sequences,
                                                            int64_t chunk, bool lastOnly) {
   std::vector<RowValues> all(sequences.size());
-  for (int64_t begin = 0;; begin += chunk) {
-    StepBatch batch;
-    std::vector<size_t> owners; // of output rows
-    for (auto [s, tokens] : llvm::enumerate(sequences)) {
-      int64_t size = tokens.size(), end = chunk ? std::min(size, begin + chunk) : size;
-      for (int64_t i = begin; i < end; ++i) {
-        if (!lastOnly || i + 1 == size) {
-          owners.push_back(s);
-          batch.outRows.push_back(batch.rows.size());
-        }
-        batch.rows.push_back({tokens[i], i, int64_t(s), i, {}});
-      }
-    }
-    if (batch.rows.empty()) return all;
+  int64_t longest = 0;
+  for (auto &tokens : sequences) longest = std::max<int64_t>(longest, tokens.size());
+  if (chunk == 0) chunk = std::max<int64_t>(1, longest);
+  for (int64_t begin = 0; begin < longest; begin += chunk) {
+    StepBatch batch = chunkOf(sequences, begin, chunk);
+    if (lastOnly)
+      llvm::erase_if(batch.outRows, [&](int64_t r) { return batch.rows[r].position + 1 != int64_t(sequences[batch.rows[r].sequence].size()); });
     auto results = interpreter.step(batch);
     if (failed(results)) return failure();
     // A step without llm.select_rows has a row for every row of the batch.
     const RowValues &rows = results->front();
-    bool selected = rows.rows == int64_t(owners.size());
-    for (auto [i, s] : llvm::enumerate(owners)) {
-      int64_t from = (selected ? int64_t(i) : batch.outRows[i]) * rows.cols;
-      all[s].rows += 1;
-      all[s].cols = rows.cols;
-      all[s].values.insert(all[s].values.end(), rows.values.begin() + from, rows.values.begin() + from + rows.cols);
+    bool selected = rows.rows == int64_t(batch.outRows.size());
+    for (auto [i, r] : llvm::enumerate(batch.outRows)) {
+      RowValues &own = all[batch.rows[r].sequence];
+      auto from = rows.values.begin() + (selected ? int64_t(i) : r) * rows.cols;
+      own.rows += 1;
+      own.cols = rows.cols;
+      own.values.insert(own.values.end(), from, from + rows.cols);
     }
-    if (!chunk) return all;
   }
+  return all;
 }

@@ -3,6 +3,7 @@
 //
 // `lathe compile ...` starts this program from libexec, so that running an artifact never loads LLVM.
 //===----------------------------------------------------------------------===//
+#include "Bisect.h"
 #include "lathe/Driver/Compile.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -107,6 +108,7 @@ int main(int argc, char **argv) {
   cl::HideUnrelatedOptions(category, compileCommand);
   cl::ParseCommandLineOptions(argc, argv, "The compiler behind 'lathe compile'.\n");
   if (compileCommand) return runCompile();
-  llvm::errs() << "error: expected a command: compile\n";
+  if (bisectWanted()) return runBisect();
+  llvm::errs() << "error: expected a command: compile or bisect\n";
   return 2;
 }

@@ -63,6 +63,9 @@ public:
   TraceCallback trace;
 };
 
+/// The step of tokens begin .. begin + chunk (as far as they exist) of every sequence; sequence i has number i. Every row is an output row.
+StepBatch chunkOf(const std::vector<std::vector<int64_t>> &sequences, int64_t begin, int64_t chunk);
+
 /// Runs |sequences| from position 0 in steps of at most |chunk| tokens of each (0: all at once) and returns the
 /// first result's rows for every token, sequence by sequence; only each sequence's last with |lastOnly|.
 mlir::FailureOr<std::vector<RowValues>> runSequences(Interpreter &interpreter, const std::vector<std::vector<int64_t>> &sequences,

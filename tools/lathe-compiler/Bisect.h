@@ -1,0 +1,9 @@
+//===- Bisect.h - lathe bisect ---------------------------------------*- C++ -*-===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#pragma once
+
+/// True when the command line asked for `bisect`.
+bool bisectWanted();
+/// 0: no difference, 3: one was named, 1: an error.
+int runBisect();

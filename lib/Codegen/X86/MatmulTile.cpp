@@ -136,7 +136,7 @@ void MatmulEmitter::tiles(ArrayRef<Value> weights, Value activations, int64_t mb
   // A group's share of the block's bytes, codes or not, so that a tile is fetched in the order of its addresses. The
   // out-of-order window alone does not reach the next weights over a body of several rows.
   auto prefetch = [&](Value from) {
-    for (int64_t line = 0; line < w.blockBytes / perBlock; line += 64) e.prefetch(from, prefetchBytes + line);
+    for (int64_t line = 0; line < w.blockBytes / perBlock; line += 64) e.prefetch(from, prefetchBytes() + line);
   };
   // |count| groups of block |i|.
   auto block = [&](Value i, int64_t count, Sums &acc) {

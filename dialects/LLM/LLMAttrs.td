@@ -24,8 +24,8 @@ def LLM_FileAttr : LLM_Attr<"File", "file"> {
 
 def LLM_ConcatAttr : LLM_Attr<"Concat", "concat"> {
   let summary = "rows of several expressions, one after the other";
-  let parameters = (ins ArrayRefParameter<"mlir::Attribute">:$parts);
-  let assemblyFormat = "`<` `[` $parts `]` `>`";
+  let parameters = (ins OptionalArrayRefParameter<"mlir::Attribute">:$parts); // empty: a message of the verifier
+  let assemblyFormat = "`<` `[` (`]` `>`) : ($parts^ `]` `>`)?";
 }
 
 def LLM_InterleaveAttr : LLM_Attr<"Interleave", "interleave"> {

@@ -108,7 +108,7 @@ bool Renderer::formatPercent(const Value &format, const Value &args, Value &out)
     while (i < f.size() && (f[i] == 'l' || f[i] == 'h' || f[i] == 'L')) ++i;
     if (i >= f.size()) return fail("'%%': a place has no end");
     char type = f[i++];
-    if (type == '%') {
+    if (type == '%' && value.isMissing()) {
       result += '%';
       continue;
     }
@@ -191,6 +191,7 @@ struct Spec {
   std::string fill = " ";
   char align = 0, sign = '-', grouping = 0, type = 0;
   bool alternate = false;
+  bool zero = false; ///< a 0 in front of the width, without an alignment
   int64_t width = 0, precision = -1;
 };
 
@@ -209,7 +210,8 @@ bool parseSpec(Renderer &r, const std::string &s, Spec &spec) {
   if (at('+') || at('-') || at(' ')) spec.sign = s[i++];
   if (at('#')) spec.alternate = true, ++i;
   if (at('0')) {
-    if (!spec.align) spec.align = '=', spec.fill = "0";
+    spec.zero = !spec.align;
+    if (spec.zero) spec.align = '=', spec.fill = "0";
     ++i;
   }
   auto number = [&](int64_t &n) {
@@ -263,6 +265,7 @@ bool formatValue(Renderer &r, const Value &v, const std::string &text, std::stri
   if (!parseSpec(r, text, spec)) return false;
   auto badType = [&] { return r.fail("format: '%s' does not fit a %s", text.c_str(), typeName(v)); };
   if (v.is(Kind::string)) {
+    if (spec.zero) spec.align = '<'; // as Python does from 3.10 on
     if ((spec.type && spec.type != 's') || spec.align == '=' || spec.grouping || spec.sign != '-' || spec.alternate)
       return badType();
     std::string body = v.text();

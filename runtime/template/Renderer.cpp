@@ -288,16 +288,21 @@ Flow Renderer::runFilterBlock(const Stmt &stmt) {
     if (flow != Flow::next) return flow;
     if (!capture.take(text)) return Flow::failed;
   }
-  std::string out;
-  if (!evalFilter(*stmt.exprs[0], &text, filtered) || !toText(filtered, out) || !append(out)) return Flow::failed;
+  if (!evalFilter(*stmt.exprs[0], &text, filtered)) return Flow::failed;
+  if (!filtered.is(Kind::string)) {
+    fail("the filter of a block gives a %s, expected a string", typeName(filtered));
+    return Flow::failed;
+  }
+  if (!append(filtered.text())) return Flow::failed;
   leave(stmt.scope);
   return Flow::next;
 }
 
 bool Renderer::runCall(const Stmt &stmt) {
   Value caller = macroValue(*stmt.function), result;
-  std::string text;
-  return evalCall(*stmt.exprs[0], &caller, result) && toText(result, text) && append(text);
+  if (!evalCall(*stmt.exprs[0], &caller, result)) return false;
+  if (!result.is(Kind::string)) return fail("a call block gives a %s, expected a string", typeName(result));
+  return append(result.text());
 }
 
 namespace {

@@ -213,7 +213,7 @@ bool truncateFilter(Renderer &r, const Value &in, Args &args, Value &out) {
   int64_t length = 255, leeway = 5;
   std::string end = "...", s;
   bool kill = false;
-  if (!r.bind("truncate", args, {"length", "killwords", "end", "leeway"}, 0, a) || !r.needText("truncate", in, s) ||
+  if (!r.bind("truncate", args, {"length", "killwords", "end", "leeway"}, 0, a) ||
       (!a[0].isMissing() && !r.needInt("truncate", a[0], length)) || (!a[1].isMissing() && !r.truth(a[1], kill)) ||
       (!a[2].isMissing() && !r.needText("truncate", a[2], end)) ||
       (!a[3].isMissing() && !a[3].is(Kind::none) && !r.needInt("truncate", a[3], leeway)))
@@ -222,11 +222,13 @@ bool truncateFilter(Renderer &r, const Value &in, Args &args, Value &out) {
   if (length < endLength || leeway < 0)
     return r.fail("truncate: expected a length of at least that of the end (%lld) and a leeway of at least 0",
                   static_cast<long long>(endLength));
-  int64_t n = static_cast<int64_t>(in.codePoints());
+  int64_t n;
+  if (!r.length(in, n)) return false;
   if (n <= leeway || n - leeway <= length) {
     out = in;
     return true;
   }
+  if (!r.needText("truncate", in, s)) return false;
   std::string cut = s.substr(0, byteOffset(s, length - endLength));
   if (!kill)
     if (size_t space = cut.rfind(' '); space != std::string::npos) cut.resize(space);

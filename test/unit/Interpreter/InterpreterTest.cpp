@@ -1,0 +1,149 @@
+//===- InterpreterTest.cpp - what a tool cannot ask the interpreter ---------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "lathe/Interpreter/Interpreter.h"
+#include "Kernels.h"
+#include "lathe/InitAll.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/Parser/Parser.h"
+#include <cmath>
+#include <gtest/gtest.h>
+#include <random>
+
+using namespace lathe;
+using namespace lathe::llm;
+
+namespace {
+
+class InterpreterTest : public testing::Test {
+protected:
+  InterpreterTest() : context(registry(), mlir::MLIRContext::Threading::DISABLED) {}
+  static mlir::DialectRegistry registry() {
+    mlir::DialectRegistry r;
+    registerAllDialects(r);
+    return r;
+  }
+  std::unique_ptr<Interpreter> make(const char *body) {
+    std::string text = R"(
+      llm.param @e : tensor<3x2xf32> = dense<[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]> : tensor<3x2xf32>
+      llm.kv_group @kv layers [#llm.kv_layer<1, 2, 2>] key f32 value f32 window 0 page 16
+      func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x2xf32>, !llm.kv) {
+        %e = llm.weight @e : tensor<3x2xf32>
+        %x = llm.embed %b, %e : tensor<3x2xf32> -> tensor<?x2xf32>
+    )" + std::string(body) + "}";
+    module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
+    auto made = Interpreter::create(*module);
+    return std::move(*made);
+  }
+  /// The message of the error that |batch| gives, or nothing.
+  std::string errorOf(Interpreter &interpreter, const StepBatch &batch) {
+    std::string message;
+    mlir::ScopedDiagnosticHandler handler(&context, [&](mlir::Diagnostic &d) { message = d.str(); });
+    return mlir::failed(interpreter.step(batch)) ? message : "";
+  }
+
+  mlir::MLIRContext context;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+};
+
+TEST_F(InterpreterTest, RowsCanBringTheirEmbedding) {
+  auto interpreter = make("return %x, %kv : tensor<?x2xf32>, !llm.kv");
+  auto out = interpreter->step({{{1, 0, 0, 0, {}}, {99, 1, 0, 1, {0.5f, -7.0f}}}, {0}});
+  ASSERT_TRUE(mlir::succeeded(out));
+  EXPECT_EQ(out->at(0).values, (std::vector<double>{3, 4, 0.5, -7}));
+}
+
+TEST_F(InterpreterTest, RefusesBatchesThatAreWrong) {
+  auto interpreter = make("return %x, %kv : tensor<?x2xf32>, !llm.kv");
+  EXPECT_EQ(errorOf(*interpreter, {{{1, -1, 0, 0, {}}}, {}}), "row 0: expected a position and a slot of at least 0, found -1 and 0");
+  EXPECT_EQ(errorOf(*interpreter, {{{1, 0, 0, 0, {}}}, {1}}), "expected output rows below 1, found 1");
+  EXPECT_EQ(errorOf(*interpreter, {{{1, 0, 0, 0, {1.0f}}}, {}}), "'llm.embed' op row 0: expected an embedding of 2 elements, found 1");
+  EXPECT_EQ(errorOf(*interpreter, {{{1, 0, 0, 0, {}}}, {0}}), "");
+}
+
+TEST_F(InterpreterTest, RefusesToSelectTwice) {
+  auto interpreter = make(R"(
+    %y = llm.select_rows %x, %b : tensor<?x2xf32>
+    %z = llm.select_rows %y, %b : tensor<?x2xf32>
+    return %z, %kv : tensor<?x2xf32>, !llm.kv)");
+  EXPECT_EQ(errorOf(*interpreter, {{{1, 0, 0, 0, {}}, {1, 1, 0, 1, {}}}, {1}}), "'llm.select_rows' op output row 1 is outside an input of 1 rows");
+}
+
+TEST_F(InterpreterTest, SlotsAndSequencesAreFree) {
+  // Entries in any order, two sequences that interleave, and a later step that sees them.
+  auto interpreter = make(R"(
+    %kv1 = llm.kv.append %kv, %x, %x, %b group @kv layer 0 : tensor<?x2xf32>, tensor<?x2xf32>
+    %y = llm.attention %x, %kv1, %b group @kv layer 0 heads 1 scale 0.0 : tensor<?x2xf32> -> tensor<?x2xf32>
+    return %y, %kv1 : tensor<?x2xf32>, !llm.kv)");
+  ASSERT_TRUE(mlir::succeeded(interpreter->step({{{2, 1, 7, 1, {}}, {0, 0, 7, 0, {}}, {1, 0, 3, 0, {}}}, {}})));
+  auto out = interpreter->step({{{1, 2, 7, 2, {}}}, {0}});
+  ASSERT_TRUE(mlir::succeeded(out));
+  // Scale 0: the mean of the entries of sequence 7.
+  EXPECT_NEAR(out->at(0).values[0], 3.0, 1e-6);
+  EXPECT_NEAR(out->at(0).values[1], 4.0, 1e-6);
+  interpreter->reset();
+  // Entries of the page that nobody wrote are NaN, and entries without a page an error.
+  out = interpreter->step({{{1, 2, 7, 2, {}}}, {0}});
+  ASSERT_TRUE(mlir::succeeded(out));
+  EXPECT_TRUE(std::isnan(out->at(0).values[0]));
+  EXPECT_EQ(errorOf(*interpreter, {{{1, 16, 5, 16, {}}}, {0}}), "'llm.attention' op expected entries 0 .. 16 of sequence 5, entry 0 was never appended");
+}
+
+//===----------------------------------------------------------------------===//
+// Arithmetic
+//===----------------------------------------------------------------------===//
+
+TEST(InterpreterKernels, F16RoundsToNearestEven) {
+  EXPECT_EQ(interp::roundToF16(1.0f + 0x1p-11f), 1.0f);                // a tie to even
+  EXPECT_EQ(interp::roundToF16(1.0f + 0x1p-10f + 0x1p-11f), 1.0f + 0x1p-9f); // a tie to even, up
+  EXPECT_EQ(interp::roundToF16(65519.0f), 65504.0f);
+  EXPECT_EQ(interp::roundToF16(65520.0f), INFINITY);
+  EXPECT_EQ(interp::roundToF16(0x1p-25f), 0.0f); // half of the smallest
+  EXPECT_EQ(interp::roundToF16(-0x1.8p-25f), -0x1p-24f);
+  for (uint32_t bits = 0; bits < 0x7f800000u; bits += 99991) {
+    float x = std::bit_cast<float>(bits);
+    EXPECT_EQ(interp::roundToF16(x), float(_Float16(x))) << x;
+  }
+}
+
+TEST(InterpreterKernels, ActivationsKeepTheErrorTheyPromise) {
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  std::vector<float> x(100), y(100);
+  for (float &v : x) v = 3 + normal(random); // far from zero: a zero point helps
+  for (auto [format, steps] : {std::pair(interp::Act::int8, 127.0f), {interp::Act::int8z, 254.0f}}) {
+    interp::roundActivations(format, x.data(), 100, y.data());
+    for (int g = 0; g < 100; g += 32) {
+      float lo = 0, hi = 0;
+      int end = std::min(100, g + 32);
+      if (format == interp::Act::int8z && end == g + 32) lo = hi = x[g];
+      for (int i = g; i < end; ++i) lo = std::min(lo, x[i]), hi = std::max(hi, x[i]);
+      float step = format == interp::Act::int8 ? std::max(hi, -lo) / steps : (hi - lo) / steps;
+      // int8z: the offset is a bfloat16, so the ends may be clamped by its error.
+      float slack = format == interp::Act::int8z ? std::fabs(hi + lo) / 512 : 0;
+      for (int i = g; i < end; ++i) EXPECT_LE(std::fabs(x[i] - y[i]), step * 0.5001f + slack) << i;
+    }
+  }
+}
+
+TEST(InterpreterKernels, SumsDoNotDependOnTheNumberOfRows) {
+  std::mt19937 random(2);
+  std::normal_distribution<float> normal;
+  constexpr int64_t rows = 7, k = 45, n = 19;
+  std::vector<float> x(rows * k), w(n * k), all(rows * n), one(n);
+  for (float &v : x) v = normal(random);
+  for (float &v : w) v = normal(random);
+  interp::matmul(x.data(), rows, k, w.data(), n, all.data(), n);
+  for (int64_t r = 0; r < rows; ++r) {
+    interp::matmul(x.data() + r * k, 1, k, w.data(), n, one.data(), n);
+    for (int64_t j = 0; j < n; ++j) {
+      EXPECT_EQ(one[j], all[r * n + j]);
+      double exact = 0;
+      for (int64_t i = 0; i < k; ++i) exact += double(x[r * k + i]) * w[j * k + i];
+      EXPECT_NEAR(one[j], exact, 1e-4);
+    }
+  }
+}
+
+} // namespace

@@ -54,7 +54,7 @@ public:
   LogicalResult run() {
     for (Operation &op : step.getBody().front())
       if (!isa<func::ReturnOp>(op)) time[&op] = order.size(), order.push_back(&op);
-    auto output = dyn_cast<kernel::OutputOp>(order.empty() ? nullptr : order.back());
+    auto output = dyn_cast_if_present<kernel::OutputOp>(order.empty() ? nullptr : order.back());
     if (!output) return step.emitError() << "expected a kernel.output at the end of the step";
     int64_t stride = output.getLogits().getType().getStride();
     maxOutRows = std::clamp<int64_t>(options.logitBytes / (stride * 4) / 16 * 16, 16, std::max<int64_t>(options.maxRows, 16));

@@ -67,3 +67,36 @@ plan.program max_rows 16 max_out_rows 16 max_seq 64 vocabulary 16 hidden 16 aren
     }
   }
 }
+
+// -----
+
+plan.program max_rows 16 max_out_rows 16 max_seq 64 vocabulary 16 hidden 16 arena 1024 hidden_at 0 stride 16 logits_at 0 stride 16 {
+  // expected-error @below {{expected an aligned offset, a positive size and a lifetime, found 32, 1024, 0 to 1}}
+  plan.buffer @a at 32 bytes 1024 live 0 to 1
+}
+
+// -----
+
+plan.program max_rows 16 max_out_rows 16 max_seq 64 vocabulary 16 hidden 16 arena 1024 hidden_at 0 stride 16 logits_at 0 stride 16 {
+  plan.kernel @k family "norm" {} {}
+  plan.buffer @a at 0 bytes 1024 live 0 to 1
+  plan.entry "step" {
+    plan.bucket 16 {
+      // expected-error @below {{expected one offset for each of 1 arguments, found 2}}
+      plan.launch "x" @k [@a] + [0, 0] items 1 x 1 rows 1 share 0 barrier true time 1 cost 0, 0, 0
+    }
+  }
+}
+
+// -----
+
+plan.program max_rows 16 max_out_rows 16 max_seq 64 vocabulary 16 hidden 16 arena 1024 hidden_at 0 stride 16 logits_at 0 stride 16 {
+  plan.kernel @k family "norm" {} {}
+  plan.buffer @a at 0 bytes 1024 live 0 to 1
+  plan.entry "step" {
+    plan.bucket 16 {
+      // expected-error @below {{expected a buffer, weight or KV group, found @nothing}}
+      plan.launch "x" @k [@nothing] + [0] items 1 x 1 rows 1 share 0 barrier true time 1 cost 0, 0, 0
+    }
+  }
+}

@@ -63,13 +63,14 @@ public:
     SmallVector<Datum<Real>> arguments, results;
     for (Type type : function.getArgumentTypes()) {
       arguments.emplace_back();
-      if (isa<KVType>(type)) arguments.back().kv = std::move(cache);
+      if (isa<KVType>(type)) arguments.back().kv = cache;
     }
-    reset();
+    reset(); // the arguments are the only owners now
     if (failed(runBlock(function.getBody().front(), arguments, results))) return failure();
     std::vector<RowValues> out;
     for (Datum<Real> &result : results) {
       if (result.kv) cache = std::move(result.kv);
+      if (result.weight) return function.emitError() << "expected rows as a result, found a weight";
       if (result.rows) out.push_back(widen(*result.rows));
     }
     for (const StepRow &row : stepBatch.rows)
@@ -130,7 +131,7 @@ private:
         define(env, result, std::move(out[i]));
       }
     }
-    return block.getParentOp()->emitOpError() << "expected a terminator";
+    llvm_unreachable("the verifier has seen a terminator");
   }
 
   using In = SmallVectorImpl<Datum<Real>> &;
@@ -143,6 +144,7 @@ private:
       return success();
     }
     if (auto append = dyn_cast<KVAppendOp>(op)) return runAppend(append, in, out);
+    if (failed(checkWeights(op, in))) return failure();
     FailureOr<RowsPtr> rows =
         llvm::TypeSwitch<Operation *, FailureOr<RowsPtr>>(op)
             .template Case<EmbedOp, LinearOp, QuantizeOp, AddOp, MulOp, ScaleOp, SoftcapOp, ActivationOp, GluOp, RmsNormOp, LayerNormOp,
@@ -156,6 +158,16 @@ private:
   //===--------------------------------------------------------------------===//
   // Weights
   //===--------------------------------------------------------------------===//
+
+  /// Weights and rows have one type in the IR: an operand that should be a weight may be something else.
+  LogicalResult checkWeights(Operation *op, In in) {
+    size_t first = isa<EmbedOp, LinearOp, RmsNormOp, LayerNormOp, AnglesOp>(op) ? 1 : in.size();
+    for (size_t i = first; i < in.size(); ++i)
+      if (!in[i].weight) return op->emitOpError() << "operand " << i << ": expected a weight made by llm.weight";
+    for (size_t i = 0; i < std::min(first, in.size()); ++i)
+      if (in[i].weight) return op->emitOpError() << "operand " << i << ": expected rows, found a weight";
+    return success();
+  }
 
   /// A vector's values.
   FailureOr<std::vector<Real>> vector(Operation *op, ParamOp param) {

@@ -99,3 +99,14 @@ func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x64xf32>, !llm.kv) {
   %y = llm.add %d, %q : tensor<?x64xf32>
   return %x, %kv : tensor<?x64xf32>, !llm.kv
 }
+
+// -----
+
+llm.param @e : tensor<64x64xf32> = #llm.synthetic<1, f32, [64, 64]>
+func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x64xf32>, !llm.kv) {
+  %e = llm.weight @e : tensor<64x64xf32>
+  %x = llm.embed %b, %e : tensor<64x64xf32> -> tensor<?x64xf32>
+  // expected-error@+1 {{expected a weight made by llm.weight}}
+  %y = llm.embed %b, %x : tensor<?x64xf32> -> tensor<?x64xf32>
+  return %x, %kv : tensor<?x64xf32>, !llm.kv
+}

@@ -9,6 +9,9 @@
 // RUN: not lathe-interp %s --function no_file --tokens 1 2>&1 | FileCheck %s --check-prefix=NOFILE
 // RUN: not lathe-interp %s --function positions --tokens 0,0,0 2>&1 | FileCheck %s --check-prefix=POSITION
 // RUN: printf 1234567 > %t.short && sed 's|nowhere.bin|%t.short|' %s | not lathe-interp - --function no_file --tokens 1 2>&1 | FileCheck %s --check-prefix=SHORT
+// RUN: not lathe-interp %s --function rows_as_weight --tokens 0 2>&1 | FileCheck %s --check-prefix=ASWEIGHT
+// RUN: not lathe-interp %s --function weight_as_rows --tokens 0 2>&1 | FileCheck %s --check-prefix=ASROWS
+// RUN: not lathe-interp %s --function weight_result --tokens 0 2>&1 | FileCheck %s --check-prefix=RESULT
 // RUN: not lathe-interp %s --tokens 1,x 2>&1 | FileCheck %s --check-prefix=LIST
 // RUN: not lathe-interp %s --tokens 1 --json --top 1 2>&1 | FileCheck %s --check-prefix=JSON
 // RUN: not lathe-interp no-such-file.mlir 2>&1 | FileCheck %s --check-prefix=INPUT
@@ -70,4 +73,25 @@ func.func @positions(%b: !llm.batch) -> tensor<?x2xf32> {
   // POSITION: [[@LINE+1]]:8: error: 'llm.embed' op row 2: expected a position below 2, found 2
   %x = llm.embed %b, %w positions : tensor<2x2xf32> -> tensor<?x2xf32>
   return %x : tensor<?x2xf32>
+}
+
+func.func @rows_as_weight(%b: !llm.batch) -> tensor<?x2xf32> {
+  %w = llm.weight @w : tensor<2x2xf32>
+  %x = llm.embed %b, %w : tensor<2x2xf32> -> tensor<?x2xf32>
+  // ASWEIGHT: [[@LINE+1]]:8: error: 'llm.embed' op operand 1: expected a weight made by llm.weight
+  %y = llm.embed %b, %x : tensor<?x2xf32> -> tensor<?x2xf32>
+  return %y : tensor<?x2xf32>
+}
+
+func.func @weight_as_rows(%b: !llm.batch) -> tensor<2x2xf32> {
+  %w = llm.weight @w : tensor<2x2xf32>
+  // ASROWS: [[@LINE+1]]:8: error: 'llm.add' op operand 0: expected rows, found a weight
+  %y = llm.add %w, %w : tensor<2x2xf32>
+  return %y : tensor<2x2xf32>
+}
+
+// RESULT: [[@LINE+1]]:1: error: expected rows as a result, found a weight
+func.func @weight_result(%b: !llm.batch) -> tensor<2x2xf32> {
+  %w = llm.weight @w : tensor<2x2xf32>
+  return %w : tensor<2x2xf32>
 }

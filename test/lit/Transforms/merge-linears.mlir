@@ -15,6 +15,7 @@ llm.param @wq : tensor<64x64x!llm.q<q8_0>> = #llm.synthetic<11, q8_0, [64, 64]>
 llm.param @wk : tensor<32x64x!llm.q<q8_0>> = #llm.synthetic<12, q8_0, [32, 64]>
 llm.param @wv : tensor<32x64xf16> = #llm.synthetic<13, f16, [32, 64]>
 // CHECK: llm.param @"bw+bv" : tensor<128xf32>
+llm.param @ow : tensor<64x32xf32> = #llm.synthetic<16, f32, [64, 32]>
 llm.param @bw : tensor<64xf32> = #llm.synthetic<14, f32, [64]>
 llm.param @bv : tensor<64xf32> = #llm.synthetic<15, f32, [64]>
 
@@ -43,6 +44,7 @@ func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x64xf32>, !llm.kv) {
   // Both weights have another reader, so they stay segments; the biases are joined.
   // CHECK: llm.linear %[[Q]], %{{.*}}, %{{.*}} bias %{{.*}} : tensor<128xf32>
   %bw = llm.weight @bw : tensor<64xf32>
+  %ow = llm.weight @ow : tensor<64x32xf32>
   %bv = llm.weight @bv : tensor<64xf32>
   %y = llm.linear %q, %w bias %bw : tensor<64xf32> : (tensor<?x64xf32>, tensor<64x64x!llm.q<q8_0>>) -> tensor<?x64xf32>
   %z = llm.linear %q, %v bias %bv : tensor<64xf32> : (tensor<?x64xf32>, tensor<64x64x!llm.q<q8_0>>) -> tensor<?x64xf32>
@@ -58,7 +60,14 @@ func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x64xf32>, !llm.kv) {
   %g = llm.linear %y, %w : (tensor<?x64xf32>, tensor<64x64x!llm.q<q8_0>>) -> tensor<?x64xf32>
   %u = llm.linear %y, %v : (tensor<?x64xf32>, tensor<64x64x!llm.q<q8_0>>) -> tensor<?x64xf32>
   %s = llm.glu silu %g, %u : tensor<?x64xf32>
-  %r = llm.mul %s, %z : tensor<?x64xf32>
+  %r0 = llm.mul %s, %z : tensor<?x64xf32>
+  // REMARK: remark: {{.*}}some linears of the input have a bias and some have none
+  // CHECK: llm.linear
+  // CHECK-NEXT: llm.linear
+  %i = llm.linear %t, %ow : (tensor<?x32xf32>, tensor<64x32xf32>) -> tensor<?x64xf32>
+  %j = llm.linear %t, %ow bias %bw : tensor<64xf32> : (tensor<?x32xf32>, tensor<64x32xf32>) -> tensor<?x64xf32>
+  %ij = llm.add %i, %j : tensor<?x64xf32>
   %tt = llm.columns %t from 0 : tensor<?x32xf32> -> tensor<?x32xf32>
+  %r = llm.mul %r0, %ij : tensor<?x64xf32>
   return %r, %kv : tensor<?x64xf32>, !llm.kv
 }

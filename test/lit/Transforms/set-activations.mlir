@@ -17,6 +17,18 @@ llm.param @wb : tensor<64x64xbf16> = #llm.synthetic<3, bf16, [64, 64]>
 llm.param @wh : tensor<64x64xf16> = #llm.synthetic<4, f16, [64, 64]>
 llm.param @head : tensor<8x64x!llm.q<q8_0>> = #llm.synthetic<5, q8_0, [8, 64]>
 
+// What is fused already is left.
+// INT8Z: remark: {{.*}}inside a fused op
+func.func @fused(%x: tensor<?x64xf32>, %w: tensor<64x64xf32>) -> tensor<?x64xf32> {
+  %y = llm.fused "residual_linear" (%x, %w) : (tensor<?x64xf32>, tensor<64x64xf32>) -> tensor<?x64xf32> {
+  ^bb0(%a: tensor<?x64xf32>, %b: tensor<64x64xf32>):
+    %p = llm.linear %a, %b : (tensor<?x64xf32>, tensor<64x64xf32>) -> tensor<?x64xf32>
+    %q = llm.add %a, %p : tensor<?x64xf32>
+    llm.yield %q : tensor<?x64xf32>
+  }
+  return %y : tensor<?x64xf32>
+}
+
 // CHECK-LABEL: func.func @step
 // BF16-LABEL: func.func @step
 func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x8xf32>, !llm.kv) {

@@ -178,6 +178,11 @@ private:
       spec.normalizers.push_back(std::move(step));
     }
     spec.normalizers.push_back(replaceSpaces());
+    // User-defined pieces are found after spaces became U+2581, so that both count; with a prefix each
+    // would get one as well.
+    if (!prefix)
+      for (TokenizerSpec::AddedToken &token : spec.added)
+        token.normalized = !token.special;
     decodeMetaspace(prefix);
     addBos = true;
     defaultBos = 1;

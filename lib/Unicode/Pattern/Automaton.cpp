@@ -21,11 +21,20 @@ Status Classes::build(const std::vector<CodeSet> &sets) {
     }
   std::sort(borders.begin(), borders.end());
   borders.erase(std::unique(borders.begin(), borders.end()), borders.end());
+  // Blocks of 256: most lie inside one interval, and equal blocks are stored once.
   std::map<std::vector<bool>, uint32_t> numbers;
-  std::vector<uint8_t> flat(unicode::limit);
+  std::map<std::vector<uint8_t>, uint16_t> blocks;
+  std::vector<int> uniform(256, -1); // by class: the block that is all of it
   std::vector<size_t> cursor(sets.size(), 0);
+  std::vector<uint8_t> content(256);
+  std::vector<bool> inside(sets.size());
+  auto store = [&](const std::vector<uint8_t> &bytes) {
+    auto [it, added] = blocks.emplace(bytes, static_cast<uint16_t>(blocks.size()));
+    if (added) data.insert(data.end(), bytes.begin(), bytes.end());
+    return it->second;
+  };
+  block.reserve(unicode::limit >> 8);
   for (size_t i = 0; i + 1 < borders.size(); ++i) {
-    std::vector<bool> inside(sets.size());
     for (size_t s = 0; s < sets.size(); ++s) {
       const auto &parts = sets[s].parts();
       while (cursor[s] < parts.size() && parts[cursor[s]].last < borders[i])
@@ -36,17 +45,22 @@ Status Classes::build(const std::vector<CodeSet> &sets) {
     if (added) members.push_back(inside);
     if (members.size() > 250)
       return makeError(StatusCode::resourceExhausted, "pattern: more than 250 character classes");
-    std::fill(flat.begin() + borders[i], flat.begin() + borders[i + 1], static_cast<uint8_t>(it->second));
+    uint8_t number = static_cast<uint8_t>(it->second);
+    for (uint32_t cp = borders[i]; cp < borders[i + 1];) {
+      if ((cp & 0xff) == 0 && borders[i + 1] - cp >= 256) {
+        if (uniform[number] < 0) uniform[number] = store(std::vector<uint8_t>(256, number));
+        block.push_back(static_cast<uint16_t>(uniform[number]));
+        cp += 256;
+        continue;
+      }
+      uint32_t last = std::min(borders[i + 1], (cp | 0xff) + 1);
+      std::fill(content.begin() + (cp & 0xff), content.begin() + (cp & 0xff) + (last - cp), number);
+      cp = last;
+      if ((cp & 0xff) == 0) block.push_back(store(content));
+    }
   }
   members.emplace_back(sets.size()); // the end
-  std::copy_n(flat.begin(), 128, ascii);
-  std::map<std::vector<uint8_t>, uint16_t> blocks;
-  for (uint32_t b = 0; b < unicode::limit >> 8; ++b) {
-    std::vector<uint8_t> content(flat.begin() + (b << 8), flat.begin() + (b << 8) + 256);
-    auto [it, added] = blocks.emplace(std::move(content), static_cast<uint16_t>(blocks.size()));
-    if (added) data.insert(data.end(), it->first.begin(), it->first.end());
-    block.push_back(it->second);
-  }
+  std::copy_n(data.begin() + (static_cast<size_t>(block[0]) << 8), 128, ascii);
   return Status();
 }
 

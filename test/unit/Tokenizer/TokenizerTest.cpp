@@ -3,6 +3,7 @@
 //===----------------------------------------------------------------------===//
 #include "../../../runtime/tokenizer/Tokenizer.h"
 #include <gtest/gtest.h>
+#include <thread>
 
 using namespace lathe;
 using Type = TokenizerSpec::PieceType;
@@ -219,6 +220,28 @@ TEST(Tokenizer, HostileTexts) {
     EXPECT_EQ(t.decode(t.encode(text)), text);
     EXPECT_EQ(s.decode(s.encode(text)), text);
   }
+}
+
+TEST(Tokenizer, ThreadsShareOne) {
+  TokenizerSpec spec = byteLevel({{"a", "b"}, {" ", " "}}, {"<s>"});
+  TokenizerSpec::Split split;
+  split.pattern = "\\s+$|\\d{1,3}(?=(?:\\d{3})*\\b)"; // the first long run of spaces builds a second automaton
+  spec.splits = {split};
+  spec.normalizers.push_back({TokenizerSpec::Normalizer::Kind::nfc, 0, "", ""});
+  Tokenizer t = make(spec);
+  std::string text = "ab e\u0301 1234567 <s>" + std::string(5000, ' ') + "x";
+  std::vector<Ids> results(4);
+  std::vector<std::thread> threads;
+  for (Ids &result : results)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 5; ++i)
+        result = t.encode(text, {true, true});
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  for (const Ids &result : results)
+    EXPECT_EQ(result, results[0]);
+  EXPECT_EQ(t.decode(results[0]), "ab \u00e9 1234567 " + std::string(5000, ' ') + "x");
 }
 
 TEST(Tokenizer, CreateErrors) {

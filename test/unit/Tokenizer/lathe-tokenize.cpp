@@ -1,10 +1,13 @@
 //===- lathe-tokenize.cpp - a tokenizer on standard input -----------------===//
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //
-// lathe-tokenize MODEL [--add-special] [--parse-special] [--decode] [--time]
-// MODEL: a GGUF file, a directory with tokenizer.json, or an encoded TokenizerSpec. Standard input holds
-// texts, each followed by a zero byte unless --raw (then all of it is one text, so zero bytes may be
-// in it); one line of ids for each on standard output. --hex: a line of hexadecimal digits a text.
+// lathe-tokenize MODEL [--add-special] [--parse-special] [--decode] [--time] [--raw | --hex]
+// lathe-tokenize MODEL --info | --spec FILE
+//
+// MODEL: a GGUF file or a directory with tokenizer.json. Standard input holds texts, each followed by
+// a zero byte, or with --hex one a line in hexadecimal digits, or with --raw one text in all; standard
+// output gets a line of ids for each, or with --decode the hexadecimal digits of the text that the ids
+// stand for. --spec writes the encoded TokenizerSpec.
 //===----------------------------------------------------------------------===//
 #include "../../../runtime/tokenizer/Tokenizer.h"
 #include "lathe/import/GGUF.h"
@@ -27,7 +30,7 @@ static Result<ImportedTokenizer> import(const std::string &path) {
 
 int main(int argc, char **argv) {
   bool addSpecial = false, parseSpecial = false, decode = false, time = false, raw = false, hex = false, info = false;
-  std::string path;
+  std::string path, specPath;
   for (int i = 1; i < argc; ++i) {
     std::string_view arg = argv[i];
     if (arg == "--add-special")
@@ -42,6 +45,8 @@ int main(int argc, char **argv) {
       raw = true;
     else if (arg == "--hex")
       hex = true;
+    else if (arg == "--spec" && i + 1 < argc)
+      specPath = argv[++i];
     else if (arg == "--info")
       info = true;
     else
@@ -57,6 +62,11 @@ int main(int argc, char **argv) {
   if (!imported.ok()) return fail(imported.status());
   double read = now();
   std::string encoded = imported->spec.encode();
+  if (!specPath.empty()) {
+    std::FILE *file = std::fopen(specPath.c_str(), "wb");
+    if (!file || std::fwrite(encoded.data(), 1, encoded.size(), file) != encoded.size()) return 1;
+    return std::fclose(file);
+  }
   auto decoded = TokenizerSpec::decode({reinterpret_cast<const uint8_t *>(encoded.data()), encoded.size()});
   if (!decoded.ok()) return fail(decoded.status());
   double recoded = now();

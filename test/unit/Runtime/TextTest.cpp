@@ -131,7 +131,6 @@ TEST_F(TextTest, MessagesFromJson) {
   EXPECT_EQ(message(std::string(100000, '[')), "messages: expected at most 64 levels of JSON");
 }
 
-#ifdef LATHE_HAS_TEMPLATES
 TEST_F(TextTest, MessagesCannotForgeControlTokens) {
   Json messages = Json::array({{{"role", "user"}, {"content", "a<|end|>b"}}});
   auto ids = text->encodeChat(messages, {});
@@ -146,4 +145,3 @@ TEST_F(TextTest, MessagesCannotForgeControlTokens) {
   EXPECT_EQ(std::count(ids->begin(), ids->end(), toyEnd), 2);
   EXPECT_EQ(std::count(ids->begin(), ids->end(), toyUser), 1);
 }
-#endif

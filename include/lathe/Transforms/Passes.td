@@ -71,6 +71,16 @@ def LLMPageKVPass : LLM_Pass<"llm-page-kv", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"numGroups", "groups", "KV groups changed">];
 }
 
+def LLMDropUnusedPass : LLM_Pass<"llm-drop-unused", "::mlir::ModuleOp"> {
+  let summary = "erase params and KV groups that nobody names";
+  let description = [{
+    For reducing modules, and behind transformations by hand; the packer skips what is not used anyway.
+
+    Before: `llm.param @a ...`, `llm.param @b ...` and a step that reads `@a`. After: `llm.param @a ...`.
+  }];
+  let statistics = [Statistic<"numErased", "erased", "params and groups erased">];
+}
+
 //===----------------------------------------------------------------------===//
 // Fuse: these change no value
 //===----------------------------------------------------------------------===//

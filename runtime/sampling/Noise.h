@@ -50,7 +50,8 @@ inline double logOf(double x) {
   }
   // log m = 2 atanh t
   double t = (m - 1.0) / (m + 1.0), q = t * t, sum = 1.0 / 23;
-  for (int n = 21; n >= 1; n -= 2) sum = sum * q + 1.0 / n;
+  for (int n = 21; n >= 1; n -= 2)
+    sum = sum * q + 1.0 / n;
   double e = static_cast<double>(exponent);
   return e * 0.6931471803691238 + (2.0 * t * sum + e * 1.9082149292705877e-10);
 }
@@ -86,7 +87,8 @@ inline double gumbelOf(uint64_t bits) {
     // -log(1 - v) = 2 atanh(v / (2 - v)), exact for small v too
     double v = (static_cast<double>(bits) + 0.5) * unit;
     double t = v / (2.0 - v), q = t * t, sum = 1.0 / 23;
-    for (int n = 21; n >= 1; n -= 2) sum = sum * q + 1.0 / n;
+    for (int n = 21; n >= 1; n -= 2)
+      sum = sum * q + 1.0 / n;
     e = 2.0 * t * sum;
   } else {
     e = -logOf((static_cast<double>(~bits) + 0.5) * unit);
@@ -101,8 +103,6 @@ inline double noiseOf(const NoiseKey &key, uint32_t token) {
 
 /// -log v is at least the noise (since -log(1 - v) >= v); this is a bound of it by the high word alone.
 /// The slack covers all rounding, so leaving out what cannot win never changes who wins.
-inline double noiseBound(uint32_t high) {
-  return (high ? std::countl_zero(high) + 1 : 66) * 0.6931471805599453 + 1e-6;
-}
+inline double noiseBound(uint32_t high) { return (high ? std::countl_zero(high) + 1 : 66) * 0.6931471805599453 + 1e-6; }
 
 } // namespace lathe::sampling

@@ -41,7 +41,8 @@ constexpr double bucketsPerNat = 64;
 LATHE_WIDE float largest(const float *x, int32_t n, bool &bad) {
   float best[lanes];
   uint32_t wrong[lanes] = {};
-  for (float &b : best) b = minusInfinity;
+  for (float &b : best)
+    b = minusInfinity;
   int32_t i = 0;
   for (; i + lanes <= n; i += lanes)
     for (int j = 0; j < lanes; ++j) {
@@ -64,9 +65,11 @@ LATHE_WIDE float largest(const float *x, int32_t n, bool &bad) {
 LATHE_WIDE int32_t firstOf(const float *x, int32_t n, float value) {
   for (int32_t i = 0; i < n; i += 256) {
     int32_t end = std::min(n, i + 256), hits = 0;
-    for (int32_t k = i; k < end; ++k) hits |= x[k] == value;
+    for (int32_t k = i; k < end; ++k)
+      hits |= x[k] == value;
     if (!hits) continue;
-    while (x[i] != value) ++i;
+    while (x[i] != value)
+      ++i;
     return i;
   }
   return -1;
@@ -77,11 +80,22 @@ LATHE_WIDE double sumOfExp(const float *x, int32_t n, double top) {
   double sum[lanes] = {};
   int32_t i = 0;
   for (; i + lanes <= n; i += lanes)
-    for (int j = 0; j < lanes; ++j) sum[j] += expOf(static_cast<double>(x[i + j]) - top);
-  for (int j = 0; i < n; ++i, ++j) sum[j] += expOf(static_cast<double>(x[i]) - top);
+    for (int j = 0; j < lanes; ++j)
+      sum[j] += expOf(static_cast<double>(x[i + j]) - top);
+  for (int j = 0; i < n; ++i, ++j)
+    sum[j] += expOf(static_cast<double>(x[i]) - top);
   for (int half = lanes / 2; half > 0; half /= 2)
-    for (int j = 0; j < half; ++j) sum[j] += sum[j + half];
+    for (int j = 0; j < half; ++j)
+      sum[j] += sum[j + half];
   return sum[0];
+}
+
+/// How far |n| scores lie below the top one, and e to the power of that.
+LATHE_WIDE void weigh(const float *x, int n, double top, double inverseT, double *below, double *weight) {
+  for (int j = 0; j < n; ++j) {
+    below[j] = (top - static_cast<double>(x[j])) * inverseT;
+    weight[j] = expOf(-below[j]);
+  }
 }
 
 /// The high words of the draws of |n| tokens from |first| on (a multiple of 4).
@@ -152,7 +166,7 @@ Status SamplingParams::validate(int32_t vocabSize) const {
   return Status();
 }
 
-Sampler::Sampler(int32_t vocab) : vocabSize(vocab), work(vocab) {
+Sampler::Sampler(int32_t vocab) : vocabSize(vocab), work(vocab), spread(vocab) {
   candidates.reserve(vocab);
   edge.reserve(vocab);
   counts.resize(bucketCount);
@@ -169,8 +183,10 @@ const float *Sampler::adjust(const float *logits, const SamplingParams &params, 
     for (int32_t i = 0; i < vocabSize; ++i)
       if (!(allowed[i / 32] >> (i % 32) & 1)) work[i] = minusInfinity;
   if (tooShort)
-    for (int32_t token : params.stopTokenIds) work[token] = minusInfinity;
-  for (const auto &[token, bias] : params.logitBias) work[token] += bias;
+    for (int32_t token : params.stopTokenIds)
+      work[token] = minusInfinity;
+  for (const auto &[token, bias] : params.logitBias)
+    work[token] += bias;
   if (penalties) {
     for (const TokenHistory::Entry &e : history.entries()) {
       if (e.token < 0 || e.token >= vocabSize) continue;
@@ -190,16 +206,20 @@ void Sampler::keepTopK(const float *x, double top, int32_t k) {
     return b < bucketCount - 1 ? static_cast<int>(b) : bucketCount - 1;
   };
   std::fill(counts.begin(), counts.end(), 0);
-  for (int32_t i : candidates) ++counts[bucketOf(i)];
+  for (int32_t i : candidates)
+    ++counts[bucketOf(i)];
   int32_t above = 0, border = 0;
-  while (above + counts[border] < k) above += counts[border++];
+  while (above + counts[border] < k)
+    above += counts[border++];
   // All of the buckets before the border stay; of the border's the best.
   edge.clear();
   size_t kept = 0;
   for (int32_t i : candidates) {
     int b = bucketOf(i);
-    if (b < border) candidates[kept++] = i;
-    else if (b == border) edge.push_back(i);
+    if (b < border)
+      candidates[kept++] = i;
+    else if (b == border)
+      edge.push_back(i);
   }
   auto better = [&](int32_t a, int32_t b) { return x[a] != x[b] ? x[a] > x[b] : a < b; };
   std::nth_element(edge.begin(), edge.begin() + (k - above - 1), edge.end(), better);
@@ -214,25 +234,37 @@ void Sampler::keepTopP(const float *x, double top, double inverseT, double p) {
     return b < bucketCount - 1 ? static_cast<int>(b) : bucketCount - 1;
   };
   std::fill(sums.begin(), sums.end(), 0.0);
-  for (int32_t i : candidates) {
-    double d = below(i);
-    sums[bucketOf(d)] += expOf(-d);
+  constexpr size_t chunk = 256;
+  float scores[chunk];
+  double distance[chunk], weight[chunk];
+  for (size_t first = 0; first < candidates.size(); first += chunk) {
+    size_t n = std::min(chunk, candidates.size() - first);
+    for (size_t j = 0; j < n; ++j)
+      scores[j] = x[candidates[first + j]];
+    weigh(scores, static_cast<int>(n), top, inverseT, distance, weight);
+    for (size_t j = 0; j < n; ++j)
+      sums[bucketOf(distance[j])] += weight[j];
   }
   double total = 0;
-  for (double s : sums) total += s;
+  for (double s : sums)
+    total += s;
   double target = p * total, reached = 0;
   int border = 0;
-  while (border < bucketCount - 1 && reached + sums[border] < target) reached += sums[border++];
+  while (border < bucketCount - 1 && reached + sums[border] < target)
+    reached += sums[border++];
   edge.clear();
   size_t kept = 0;
   for (int32_t i : candidates) {
     int b = bucketOf(below(i));
-    if (b < border) candidates[kept++] = i;
-    else if (b == border) edge.push_back(i);
+    if (b < border)
+      candidates[kept++] = i;
+    else if (b == border)
+      edge.push_back(i);
   }
   std::sort(edge.begin(), edge.end(), [&](int32_t a, int32_t b) { return x[a] != x[b] ? x[a] > x[b] : a < b; });
   size_t n = 0;
-  while (n < edge.size() && (reached < target || (kept == 0 && n == 0))) reached += expOf(-below(edge[n++]));
+  while (n < edge.size() && (reached < target || (kept == 0 && n == 0)))
+    reached += expOf(-below(edge[n++]));
   candidates.resize(kept);
   candidates.insert(candidates.end(), edge.begin(), edge.begin() + n);
 }
@@ -295,11 +327,12 @@ void Sampler::addLogprobs(const float *logits, float top, int32_t count, Sample 
     }
   }
   std::sort(edge.begin(), edge.end(), better);
-  for (int32_t i : edge) sample.top.push_back({i, logprob(i)});
+  for (int32_t i : edge)
+    sample.top.push_back({i, logprob(i)});
 }
 
-Result<Sample> Sampler::sample(std::span<const float> logits, const SamplingParams &params,
-                               const TokenHistory &history, uint32_t position, std::span<const uint32_t> allowed) {
+Result<Sample> Sampler::sample(std::span<const float> logits, const SamplingParams &params, const TokenHistory &history,
+                               uint32_t position, std::span<const uint32_t> allowed) {
   if (logits.size() != static_cast<size_t>(vocabSize))
     return makeError(StatusCode::internal, "sampler: expected %d logits, found %zu", vocabSize, logits.size());
   if (!allowed.empty() && allowed.size() * 32 < logits.size())
@@ -309,7 +342,8 @@ Result<Sample> Sampler::sample(std::span<const float> logits, const SamplingPara
   float rawTop = largest(logits.data(), vocabSize, bad);
   if (bad) {
     int32_t at = 0;
-    while (logits[at] <= std::numeric_limits<float>::max()) ++at;
+    while (logits[at] <= std::numeric_limits<float>::max())
+      ++at;
     return makeError(StatusCode::internal, "logits at position %u: token %d has %f", position, at,
                      static_cast<double>(logits[at]));
   }
@@ -332,15 +366,24 @@ Result<Sample> Sampler::sample(std::span<const float> logits, const SamplingPara
     out.token = drawAll(x, vocabSize, best, inverseT, key);
   } else {
     // Scores are compared in the logits' own unit: x >= top + T log(min_p).
-    double floor = cutMin ? static_cast<double>(top) + logOf(static_cast<double>(params.minP)) *
-                                                           static_cast<double>(params.temperature)
+    double floor = cutMin ? static_cast<double>(top) +
+                                logOf(static_cast<double>(params.minP)) * static_cast<double>(params.temperature)
                           : -std::numeric_limits<double>::infinity();
     candidates.clear();
     for (int32_t i = 0; i < vocabSize; ++i)
       if (x[i] > minusInfinity && static_cast<double>(x[i]) >= floor) candidates.push_back(i);
     if (cutK && static_cast<size_t>(params.topK) < candidates.size()) keepTopK(x, top, params.topK);
     if (cutP) keepTopP(x, top, inverseT, static_cast<double>(params.topP));
-    out.token = drawAmong(x, candidates, inverseT, key);
+    // Many candidates are drawn from faster in the order of the vocabulary.
+    if (candidates.size() > static_cast<size_t>(vocabSize) / 16) {
+      std::fill(spread.begin(), spread.end(), minusInfinity);
+      for (int32_t i : candidates)
+        spread[i] = x[i];
+      int32_t first = firstOf(spread.data(), vocabSize, top);
+      out.token = drawAll(spread.data(), vocabSize, first, inverseT, key);
+    } else {
+      out.token = drawAmong(x, candidates, inverseT, key);
+    }
   }
   if (params.logprobs >= 0) addLogprobs(logits.data(), rawTop, params.logprobs, out);
   return out;

@@ -16,19 +16,19 @@ namespace lathe {
 
 /// What a request asks for. The defaults change nothing: the model's own distribution.
 struct SamplingParams {
-  float temperature = 1.0f;       ///< >= 0; 0 takes the largest logit
-  int32_t topK = 0;               ///< keep the k largest; 0 or -1 keeps all
-  float topP = 1.0f;              ///< (0, 1]; keep the fewest tokens whose probabilities reach it
-  float minP = 0.0f;              ///< [0, 1]; drop tokens below minP times the largest probability
-  float repetitionPenalty = 1.0f; ///< > 0; counts the prompt and the output
-  float presencePenalty = 0.0f;   ///< [-2, 2]; counts the output
-  float frequencyPenalty = 0.0f;  ///< [-2, 2]; counts the output
+  float temperature = 1.0f;                         ///< >= 0; 0 takes the largest logit
+  int32_t topK = 0;                                 ///< keep the k largest; 0 or -1 keeps all
+  float topP = 1.0f;                                ///< (0, 1]; keep the fewest tokens whose probabilities reach it
+  float minP = 0.0f;                                ///< [0, 1]; drop tokens below minP times the largest probability
+  float repetitionPenalty = 1.0f;                   ///< > 0; counts the prompt and the output
+  float presencePenalty = 0.0f;                     ///< [-2, 2]; counts the output
+  float frequencyPenalty = 0.0f;                    ///< [-2, 2]; counts the output
   std::vector<std::pair<int32_t, float>> logitBias; ///< token id, amount added to its logit
   int32_t minTokens = 0;                            ///< no stop token before this many output tokens
   std::vector<int32_t> stopTokenIds;                ///< the tokens that minTokens holds back
   uint64_t seed = 0;
-  uint32_t choice = 0;     ///< index of the choice for n > 1; each draws its own numbers
-  int32_t logprobs = -1;   ///< how many of the likeliest tokens to report; -1: none, not even the chosen one
+  uint32_t choice = 0;   ///< index of the choice for n > 1; each draws its own numbers
+  int32_t logprobs = -1; ///< how many of the likeliest tokens to report; -1: none, not even the chosen one
 
   /// invalidArgument naming the field, its range and the value found.
   Status validate(int32_t vocabSize) const;
@@ -101,6 +101,7 @@ private:
 
   int32_t vocabSize;
   std::vector<float> work;         ///< adjusted logits
+  std::vector<float> spread;       ///< the tokens kept, when they are many
   std::vector<int32_t> candidates; ///< tokens kept
   std::vector<int32_t> edge;       ///< tokens of the bucket that a cut goes through
   std::vector<int32_t> counts;     ///< per bucket

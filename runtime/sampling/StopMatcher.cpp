@@ -14,7 +14,8 @@ StopMatcher::StopMatcher(std::vector<std::string> texts, bool includeStop) : inc
     stop.index = static_cast<int32_t>(i);
     stop.fail.assign(stop.text.size(), 0);
     for (uint32_t at = 1, border = 0; at < stop.text.size(); ++at) {
-      while (border > 0 && stop.text[at] != stop.text[border]) border = stop.fail[border - 1];
+      while (border > 0 && stop.text[at] != stop.text[border])
+        border = stop.fail[border - 1];
       if (stop.text[at] == stop.text[border]) ++border;
       stop.fail[at] = border;
     }
@@ -30,7 +31,8 @@ std::string StopMatcher::push(std::string_view piece) {
   for (size_t at = held.size() - piece.size(); at < held.size(); ++at) {
     const Stop *hit = nullptr;
     for (Stop &stop : stops) {
-      while (stop.matched > 0 && stop.text[stop.matched] != held[at]) stop.matched = stop.fail[stop.matched - 1];
+      while (stop.matched > 0 && stop.text[stop.matched] != held[at])
+        stop.matched = stop.fail[stop.matched - 1];
       if (stop.text[stop.matched] == held[at]) ++stop.matched;
       // A full match ends the stream, so matched never stays at the full length.
       if (stop.matched == stop.text.size() && (!hit || stop.text.size() > hit->text.size())) hit = &stop;
@@ -42,7 +44,8 @@ std::string StopMatcher::push(std::string_view piece) {
     return out;
   }
   size_t keep = 0;
-  for (const Stop &stop : stops) keep = std::max<size_t>(keep, stop.matched);
+  for (const Stop &stop : stops)
+    keep = std::max<size_t>(keep, stop.matched);
   out = held.substr(0, held.size() - keep);
   held.erase(0, out.size());
   return out;

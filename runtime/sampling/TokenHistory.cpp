@@ -8,12 +8,14 @@ namespace lathe {
 TokenHistory::Entry &TokenHistory::entryOf(int32_t token) {
   auto slotFor = [&](int32_t t) {
     size_t mask = table.size() - 1, at = static_cast<uint32_t>(t) * 0x9E3779B1u & mask;
-    while (table[at] >= 0 && list[table[at]].token != t) at = (at + 1) & mask;
+    while (table[at] >= 0 && list[table[at]].token != t)
+      at = (at + 1) & mask;
     return at;
   };
   if (list.size() * 2 >= table.size()) {
     table.assign(table.empty() ? 64 : table.size() * 2, -1);
-    for (size_t i = 0; i < list.size(); ++i) table[slotFor(list[i].token)] = static_cast<int32_t>(i);
+    for (size_t i = 0; i < list.size(); ++i)
+      table[slotFor(list[i].token)] = static_cast<int32_t>(i);
   }
   size_t slot = slotFor(token);
   if (table[slot] < 0) {

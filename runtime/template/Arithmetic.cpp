@@ -9,13 +9,20 @@ namespace lathe::jinja {
 
 static const char *symbol(Op op) {
   switch (op) {
-  case Op::add: return "+";
-  case Op::sub: return "-";
-  case Op::mul: return "*";
-  case Op::div: return "/";
-  case Op::floorDiv: return "//";
-  case Op::mod: return "%";
-  default: return "**";
+  case Op::add:
+    return "+";
+  case Op::sub:
+    return "-";
+  case Op::mul:
+    return "*";
+  case Op::div:
+    return "/";
+  case Op::floorDiv:
+    return "//";
+  case Op::mod:
+    return "%";
+  default:
+    return "**";
   }
 }
 
@@ -58,7 +65,8 @@ static bool integers(Renderer &r, Op op, int64_t a, int64_t b, Value &out) {
     c = op == Op::mod ? rest : quotient;
     break;
   }
-  default: return false;
+  default:
+    return false;
   }
   out = Value::integer(c);
   return true;
@@ -97,9 +105,15 @@ static bool numbers(Renderer &r, Op op, const Value &x, const Value &y, Value &o
   }
   double a = x.asReal(), b = y.asReal(), c = 0, rest;
   switch (op) {
-  case Op::add: c = a + b; break;
-  case Op::sub: c = a - b; break;
-  case Op::mul: c = a * b; break;
+  case Op::add:
+    c = a + b;
+    break;
+  case Op::sub:
+    c = a - b;
+    break;
+  case Op::mul:
+    c = a * b;
+    break;
   case Op::div:
     if (b == 0) return r.fail("division by zero");
     c = a / b;
@@ -125,18 +139,19 @@ static bool repeat(Renderer &r, const Value &what, int64_t times, Value &out) {
   if (times < 0) times = 0;
   if (what.is(Kind::string)) {
     uint64_t n = what.text().size();
-    if (n > 0 && static_cast<uint64_t>(times) > r.options.maxOutputBytes / n + 1)
-      return r.checkSize(UINT64_MAX);
+    if (n > 0 && static_cast<uint64_t>(times) > r.options.maxOutputBytes / n + 1) return r.checkSize(UINT64_MAX);
     std::string text;
     text.reserve(n * times);
-    for (int64_t i = 0; n > 0 && i < times; ++i) text += what.text();
+    for (int64_t i = 0; n > 0 && i < times; ++i)
+      text += what.text();
     return r.makeString(std::move(text), out, what.isMarkup());
   }
   uint64_t n = what.items().size();
   if (n > 0 && static_cast<uint64_t>(times) > r.options.maxSteps / n + 1) return r.tick(r.options.maxSteps + 1);
   if (!r.tick(n * times)) return false;
   std::vector<Value> items;
-  for (int64_t i = 0; n > 0 && i < times; ++i) items.insert(items.end(), what.items().begin(), what.items().end());
+  for (int64_t i = 0; n > 0 && i < times; ++i)
+    items.insert(items.end(), what.items().begin(), what.items().end());
   return r.makeList(std::move(items), out, what.kind());
 }
 
@@ -202,8 +217,10 @@ bool Renderer::parseInt(const std::string &source, int base, int64_t &out, bool 
   if (base < 2 || base > 36) return true;
   std::string digits = negative ? "-" : "";
   for (size_t i = 0; i < s.size(); ++i) {
-    if (s[i] != '_') digits += s[i];
-    else if (i == 0 || s[i - 1] == '_' || i + 1 == s.size()) return true;
+    if (s[i] != '_')
+      digits += s[i];
+    else if (i == 0 || s[i - 1] == '_' || i + 1 == s.size())
+      return true;
   }
   auto r = std::from_chars(digits.data(), digits.data() + digits.size(), out, base);
   if (s.empty() || s[0] == '-' || r.ptr != digits.data() + digits.size()) return true;
@@ -217,15 +234,19 @@ bool Renderer::parseReal(const std::string &source, double &out) {
   std::string plain;
   for (size_t i = 0; i < s.size(); ++i) {
     auto digit = [&](size_t k) { return k < s.size() && s[k] >= '0' && s[k] <= '9'; };
-    if (s[i] != '_') plain += s[i];
-    else if (i == 0 || !digit(i - 1) || !digit(i + 1)) return false;
+    if (s[i] != '_')
+      plain += s[i];
+    else if (i == 0 || !digit(i - 1) || !digit(i + 1))
+      return false;
   }
   bool negative = !plain.empty() && plain[0] == '-';
   if (!plain.empty() && (plain[0] == '-' || plain[0] == '+')) plain.erase(0, 1);
   if (plain.empty() || plain[0] == '-') return false;
   std::string lower = toLower(plain);
-  if (lower == "inf" || lower == "infinity") out = HUGE_VAL;
-  else if (lower == "nan") out = NAN;
+  if (lower == "inf" || lower == "infinity")
+    out = HUGE_VAL;
+  else if (lower == "nan")
+    out = NAN;
   else {
     if (plain.find_first_not_of("0123456789.eE+-") != std::string::npos) return false;
     auto r = std::from_chars(plain.data(), plain.data() + plain.size(), out);

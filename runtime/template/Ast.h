@@ -91,7 +91,7 @@ struct Function {
   std::string name;
   std::vector<std::string> parameters;
   std::vector<int> parameterSlots;
-  std::vector<ExprPtr> defaults; ///< of the last parameters
+  std::vector<ExprPtr> defaults;                          ///< of the last parameters
   int callerSlot = -1, kwargsSlot = -1, varargsSlot = -1; ///< -1: not used in the body
   bool explicitCaller = false;
   Scope scope;
@@ -100,8 +100,8 @@ struct Function {
 
 enum class StmtKind : uint8_t {
   text,
-  output,      ///< exprs
-  ifElse,      ///< exprs[i] -> blocks[i]; one more block is the else
+  output, ///< exprs
+  ifElse, ///< exprs[i] -> blocks[i]; one more block is the else
   forLoop,
   set,         ///< target = exprs[0]
   setBlock,    ///< target = blocks[0], filtered by exprs[0] if any
@@ -126,9 +126,9 @@ struct Stmt {
   Slot slot;
   // forLoop: targets[0] in exprs[0] if exprs[1]; blocks[0], blocks[1] is the else
   bool recursive = false;
-  int loopSlot = -1;          ///< of `loop`, -1 when the body does not look at it
+  int loopSlot = -1; ///< of `loop`, -1 when the body does not look at it
   Scope elseScope, testScope;
-  ExprPtr testTarget;         ///< the target again, in the scope of the test
+  ExprPtr testTarget; ///< the target again, in the scope of the test
 };
 
 struct Program {

@@ -13,11 +13,12 @@ namespace lathe::jinja {
 namespace {
 
 const char *const stringNames[] = {
-    "capitalize", "casefold", "center", "count", "encode", "endswith", "expandtabs", "find", "format", "format_map",
-    "index", "isalnum", "isalpha", "isascii", "isdecimal", "isdigit", "isidentifier", "islower", "isnumeric",
-    "isprintable", "isspace", "istitle", "isupper", "join", "ljust", "lower", "lstrip", "maketrans", "partition",
-    "removeprefix", "removesuffix", "replace", "rfind", "rindex", "rjust", "rpartition", "rsplit", "rstrip", "split",
-    "splitlines", "startswith", "strip", "swapcase", "title", "translate", "upper", "zfill"};
+    "capitalize",   "casefold",   "center",    "count",       "encode",    "endswith",     "expandtabs",   "find",
+    "format",       "format_map", "index",     "isalnum",     "isalpha",   "isascii",      "isdecimal",    "isdigit",
+    "isidentifier", "islower",    "isnumeric", "isprintable", "isspace",   "istitle",      "isupper",      "join",
+    "ljust",        "lower",      "lstrip",    "maketrans",   "partition", "removeprefix", "removesuffix", "replace",
+    "rfind",        "rindex",     "rjust",     "rpartition",  "rsplit",    "rstrip",       "split",        "splitlines",
+    "startswith",   "strip",      "swapcase",  "title",       "translate", "upper",        "zfill"};
 const char *const markupNames[] = {"escape", "striptags", "unescape"};
 const char *const listNames[] = {"copy", "count", "index"};
 const char *const listUnsafe[] = {"append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"};
@@ -28,8 +29,7 @@ const char *const intNames[] = {"as_integer_ratio", "bit_count", "bit_length", "
 const char *const realNames[] = {"as_integer_ratio", "conjugate", "fromhex", "hex", "is_integer"};
 const char *const viewNames[] = {"isdisjoint"};
 
-template <size_t N>
-bool has(const char *const (&names)[N], const std::string &name) {
+template <size_t N> bool has(const char *const (&names)[N], const std::string &name) {
   return std::any_of(std::begin(names), std::end(names), [&](const char *n) { return name == n; });
 }
 
@@ -59,12 +59,14 @@ static Found ownAttribute(Renderer &r, const Value &v, const std::string &name, 
   switch (v.kind()) {
   case Kind::string:
     return has(stringNames, name) || (v.isMarkup() && has(markupNames, name)) ? method() : Found::no;
-  case Kind::list: return has(listNames, name) ? method() : has(listUnsafe, name) ? hidden() : Found::no;
+  case Kind::list:
+    return has(listNames, name) ? method() : has(listUnsafe, name) ? hidden() : Found::no;
   case Kind::tuple:
     if (v.as<ListObject>().isGroup && (name == "grouper" || name == "list"))
       return give(v.items()[name == "grouper" ? 0 : 1]);
     return has(tupleNames, name) ? method() : Found::no;
-  case Kind::dict: return has(dictNames, name) ? method() : has(dictUnsafe, name) ? hidden() : Found::no;
+  case Kind::dict:
+    return has(dictNames, name) ? method() : has(dictUnsafe, name) ? hidden() : Found::no;
   case Kind::view:
     if (name == "mapping") return give(v.as<ViewObject>().dict);
     return has(viewNames, name) && v.as<ViewObject>().view != ViewKind::values ? method() : Found::no;
@@ -109,8 +111,7 @@ static Found ownAttribute(Renderer &r, const Value &v, const std::string &name, 
       if (name == "last") return give(Value::boolean(!next));
       return give(next ? *next : Value::undefined("there is no next item"));
     }
-    if (name == "previtem")
-      return give(loop.index0 == 0 ? Value::undefined("there is no previous item") : loop.before);
+    if (name == "previtem") return give(loop.index0 == 0 ? Value::undefined("there is no previous item") : loop.before);
     return name == "cycle" || name == "changed" ? method() : Found::no;
   }
   case Kind::macro: {
@@ -121,7 +122,8 @@ static Found ownAttribute(Renderer &r, const Value &v, const std::string &name, 
     if (name == "caller") return give(Value::boolean(f.callerSlot >= 0 || f.explicitCaller));
     if (name == "arguments") {
       std::vector<Value> names;
-      for (const std::string &p : f.parameters) names.push_back(Value::string(p));
+      for (const std::string &p : f.parameters)
+        names.push_back(Value::string(p));
       return give(Value::tuple(std::move(names)));
     }
     return Found::no;
@@ -138,7 +140,8 @@ static Found ownAttribute(Renderer &r, const Value &v, const std::string &name, 
     if (name == "used") return give(Value::boolean(v.as<JoinerObject>().used));
     return Found::no;
   }
-  default: return Found::no;
+  default:
+    return Found::no;
   }
 }
 
@@ -220,7 +223,8 @@ bool Renderer::getItem(const Value &object, const Value &key, Value &out) {
   case Kind::range:
     if (key.isInteger() && rangeItem(object.as<RangeObject>(), key.asInt(), out)) return true;
     break;
-  default: break;
+  default:
+    break;
   }
   if (key.is(Kind::string)) {
     Found found = ownAttribute(*this, object, key.text(), out);
@@ -236,9 +240,12 @@ bool Renderer::getSlice(const Value &object, const Value &from, const Value &to,
   case Kind::string:
   case Kind::list:
   case Kind::tuple:
-  case Kind::range: break;
-  case Kind::undefined: return fail("cannot slice an undefined value");
-  default: return fail("a %s cannot be sliced", typeName(object));
+  case Kind::range:
+    break;
+  case Kind::undefined:
+    return fail("cannot slice an undefined value");
+  default:
+    return fail("a %s cannot be sliced", typeName(object));
   }
   if (!length(object, n)) return false;
   for (const Value *bound : {&from, &to, &step})
@@ -277,17 +284,21 @@ bool Renderer::getSlice(const Value &object, const Value &from, const Value &to,
   }
   std::vector<int64_t> indices;
   if (stride > 0)
-    for (int64_t i = begin; i < end; i += std::min(stride, end - i)) indices.push_back(i);
+    for (int64_t i = begin; i < end; i += std::min(stride, end - i))
+      indices.push_back(i);
   else
-    for (int64_t i = begin; i > end; i -= std::min(-std::max(stride, -n - 1), i - end)) indices.push_back(i);
+    for (int64_t i = begin; i > end; i -= std::min(-std::max(stride, -n - 1), i - end))
+      indices.push_back(i);
   if (object.is(Kind::string)) {
     if (!tickBytes(object.text().size() + indices.size())) return false;
     std::u32string text = decode(object.text()), picked;
-    for (int64_t i : indices) picked += text[i];
+    for (int64_t i : indices)
+      picked += text[i];
     return makeString(encode(picked), out, object.isMarkup());
   }
   std::vector<Value> items;
-  for (int64_t i : indices) items.push_back(object.items()[i]);
+  for (int64_t i : indices)
+    items.push_back(object.items()[i]);
   return makeList(std::move(items), out, object.kind());
 }
 

@@ -12,10 +12,12 @@ bool Renderer::bind(const char *function, Args &args, std::initializer_list<cons
   out.assign(names.size(), Value());
   if (args.positional.size() > names.size())
     return fail("%s takes at most %zu arguments, found %zu", function, names.size(), args.positional.size());
-  for (size_t i = 0; i < args.positional.size(); ++i) out[i] = args.positional[i];
+  for (size_t i = 0; i < args.positional.size(); ++i)
+    out[i] = args.positional[i];
   for (auto &[name, value] : args.keyword) {
     size_t at = 0;
-    while (at < names.size() && name != names.begin()[at]) ++at;
+    while (at < names.size() && name != names.begin()[at])
+      ++at;
     if (at == names.size()) return fail("%s has no argument '%s'", function, name.c_str());
     if (!out[at].isMissing()) return fail("argument '%s' of %s is given twice", name.c_str(), function);
     out[at] = value;
@@ -43,8 +45,10 @@ bool Renderer::call(const Value &callee, Args &args, Value &out) {
     Value keep = callee; // the call may replace the variable that holds the macro
     return callMacro(keep.as<MacroObject>(), args, out);
   }
-  case Kind::method: return callMethod(callee.as<MethodObject>(), args, out);
-  case Kind::function: return callGlobal(callee.as<GlobalObject>().which, args, out);
+  case Kind::method:
+    return callMethod(callee.as<MethodObject>(), args, out);
+  case Kind::function:
+    return callGlobal(callee.as<GlobalObject>().which, args, out);
   case Kind::loop: {
     Value keep = callee;
     LoopObject &loop = keep.as<LoopObject>();
@@ -64,7 +68,8 @@ bool Renderer::call(const Value &callee, Args &args, Value &out) {
   case Kind::undefined:
     return fail("cannot call an undefined value%s%s", callee.ref() ? ": " : "",
                 callee.ref() ? callee.as<StringObject>().text.c_str() : "");
-  default: return fail("a %s cannot be called", typeName(callee));
+  default:
+    return fail("a %s cannot be called", typeName(callee));
   }
 }
 
@@ -74,7 +79,8 @@ static bool fillDict(Renderer &r, const char *what, Args &args, DictObject &dict
     return r.fail("%s takes at most 1 argument without a name, found %zu", what, args.positional.size());
   for (const Value &from : args.positional) {
     if (from.is(Kind::dict)) {
-      for (const auto &[key, value] : from.as<DictObject>().items) dict.set(key, value);
+      for (const auto &[key, value] : from.as<DictObject>().items)
+        dict.set(key, value);
       continue;
     }
     std::vector<Value> pairs;
@@ -87,7 +93,8 @@ static bool fillDict(Renderer &r, const char *what, Args &args, DictObject &dict
       dict.set(parts[0], parts[1]);
     }
   }
-  for (const auto &[name, value] : args.keyword) dict.set(Value::string(name), value);
+  for (const auto &[name, value] : args.keyword)
+    dict.set(Value::string(name), value);
   return r.tick(dict.items.size() / 4) && r.checkDepth(dict.depth);
 }
 
@@ -133,7 +140,8 @@ bool Renderer::callGlobal(Global which, Args &args, Value &out) {
     auto cycler = std::make_shared<CyclerObject>();
     cycler->charge(sizeof(CyclerObject) + args.positional.size() * sizeof(Value));
     cycler->items = args.positional;
-    for (const Value &v : cycler->items) cycler->depth = std::max<int>(cycler->depth, v.depth() + 1);
+    for (const Value &v : cycler->items)
+      cycler->depth = std::max<int>(cycler->depth, v.depth() + 1);
     out = Value::object(Kind::cycler, std::move(cycler));
     return checkDepth(out.depth());
   }
@@ -156,7 +164,8 @@ bool Renderer::callGlobal(Global which, Args &args, Value &out) {
     if (!bind("strftime_now", args, {"format"}, 1, a) || !needText("strftime_now", a[0], format)) return false;
     return makeString(formatTime(options.now, format), out);
   }
-  case Global::lipsum: return unsupported("lipsum() makes random text, which a chat template has no use for");
+  case Global::lipsum:
+    return unsupported("lipsum() makes random text, which a chat template has no use for");
   }
   return false;
 }
@@ -188,7 +197,8 @@ bool Renderer::callMethod(const MethodObject &method, Args &args, Value &out) {
   const std::string name = method.name;
   std::vector<Value> a;
   switch (self.kind()) {
-  case Kind::string: return stringMethod(self, name, args, out);
+  case Kind::string:
+    return stringMethod(self, name, args, out);
   case Kind::dict: {
     DictObject &dict = self.as<DictObject>();
     if (!args.keyword.empty()) return fail("%s takes no named arguments", name.c_str());
@@ -276,7 +286,8 @@ bool Renderer::callMethod(const MethodObject &method, Args &args, Value &out) {
   case Kind::boolean:
   case Kind::integer:
     if (!bind(name.c_str(), args, {}, 0, a)) return false;
-    if (name == "conjugate") out = Value::integer(self.asInt());
+    if (name == "conjugate")
+      out = Value::integer(self.asInt());
     else if (name == "bit_length" || name == "bit_count") {
       uint64_t magnitude = self.asInt() < 0 ? 0 - static_cast<uint64_t>(self.asInt()) : self.asInt();
       out = Value::integer(name == "bit_count" ? __builtin_popcountll(magnitude)
@@ -287,11 +298,15 @@ bool Renderer::callMethod(const MethodObject &method, Args &args, Value &out) {
     return true;
   case Kind::real:
     if (!bind(name.c_str(), args, {}, 0, a)) return false;
-    if (name == "conjugate") out = self;
-    else if (name == "is_integer") out = Value::boolean(std::isfinite(self.asReal()) && self.asReal() == std::floor(self.asReal()));
-    else break;
+    if (name == "conjugate")
+      out = self;
+    else if (name == "is_integer")
+      out = Value::boolean(std::isfinite(self.asReal()) && self.asReal() == std::floor(self.asReal()));
+    else
+      break;
     return true;
-  default: break;
+  default:
+    break;
   }
   return unsupported("method '%s' of %s", name.c_str(), typeName(self));
 }

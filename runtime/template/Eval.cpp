@@ -10,19 +10,42 @@ bool Renderer::eval(const Expr &e, Value &out) {
   line = e.line;
   bool ok;
   switch (e.kind) {
-  case ExprKind::constant: out = e.constant, ok = true; break;
-  case ExprKind::name: ok = evalName(e, out); break;
-  case ExprKind::call: ok = evalCall(e, nullptr, out); break;
-  case ExprKind::filter: ok = evalFilter(e, nullptr, out); break;
-  case ExprKind::test: ok = evalTest(e, out); break;
-  case ExprKind::binary: ok = evalBinary(e, out); break;
-  case ExprKind::concat: ok = evalConcat(e, out); break;
-  case ExprKind::compare: ok = evalCompare(e, out); break;
+  case ExprKind::constant:
+    out = e.constant, ok = true;
+    break;
+  case ExprKind::name:
+    ok = evalName(e, out);
+    break;
+  case ExprKind::call:
+    ok = evalCall(e, nullptr, out);
+    break;
+  case ExprKind::filter:
+    ok = evalFilter(e, nullptr, out);
+    break;
+  case ExprKind::test:
+    ok = evalTest(e, out);
+    break;
+  case ExprKind::binary:
+    ok = evalBinary(e, out);
+    break;
+  case ExprKind::concat:
+    ok = evalConcat(e, out);
+    break;
+  case ExprKind::compare:
+    ok = evalCompare(e, out);
+    break;
   case ExprKind::list:
-  case ExprKind::tuple: ok = evalItems(e, out); break;
-  case ExprKind::dict: ok = evalDict(e, out); break;
-  case ExprKind::slice: ok = evalSlice(e, out); break;
-  default: ok = evalSmall(e, out);
+  case ExprKind::tuple:
+    ok = evalItems(e, out);
+    break;
+  case ExprKind::dict:
+    ok = evalDict(e, out);
+    break;
+  case ExprKind::slice:
+    ok = evalSlice(e, out);
+    break;
+  default:
+    ok = evalSmall(e, out);
   }
   --evals;
   return ok;
@@ -38,8 +61,10 @@ bool Renderer::evalSmall(const Expr &e, Value &out) {
   Value a, b;
   bool yes;
   switch (e.kind) {
-  case ExprKind::attribute: return eval(*e.children[0], a) && getAttr(a, e.name, out);
-  case ExprKind::item: return eval(*e.children[0], a) && eval(*e.children[1], b) && getItem(a, b, out);
+  case ExprKind::attribute:
+    return eval(*e.children[0], a) && getAttr(a, e.name, out);
+  case ExprKind::item:
+    return eval(*e.children[0], a) && eval(*e.children[1], b) && getItem(a, b, out);
   case ExprKind::logicAnd:
   case ExprKind::logicOr:
     for (const ExprPtr &child : e.children) {
@@ -51,7 +76,8 @@ bool Renderer::evalSmall(const Expr &e, Value &out) {
     if (!eval(*e.children[0], a) || !truth(a, yes)) return false;
     out = Value::boolean(!yes);
     return true;
-  case ExprKind::negate: return eval(*e.children[0], a) && negate(a, out);
+  case ExprKind::negate:
+    return eval(*e.children[0], a) && negate(a, out);
   case ExprKind::plus:
     if (!eval(*e.children[0], a)) return false;
     if (!a.isNumber()) return fail("'+' does not work on %s", typeName(a));
@@ -63,7 +89,8 @@ bool Renderer::evalSmall(const Expr &e, Value &out) {
     if (e.children[2]) return eval(*e.children[2], out);
     out = Value::undefined("the condition is false and there is no else");
     return true;
-  default: return fail("this expression is no value");
+  default:
+    return fail("this expression is no value");
   }
 }
 
@@ -170,7 +197,8 @@ bool Renderer::evalCall(const Expr &e, const Value *caller, Value &out) {
 
 bool Renderer::evalFilter(const Expr &e, const Value *body, Value &out) {
   Value in;
-  if (e.children.empty()) in = *body;
+  if (e.children.empty())
+    in = *body;
   else if (e.children[0]->kind == ExprKind::filter && body ? !evalFilter(*e.children[0], body, in)
                                                            : !eval(*e.children[0], in))
     return false;

@@ -10,7 +10,8 @@ namespace {
 
 std::string digitsOf(uint64_t n, unsigned base, bool upper) {
   std::string out;
-  do out += (upper ? "0123456789ABCDEF" : "0123456789abcdef")[n % base];
+  do
+    out += (upper ? "0123456789ABCDEF" : "0123456789abcdef")[n % base];
   while (n /= base);
   std::reverse(out.begin(), out.end());
   return out;
@@ -33,9 +34,13 @@ std::string escapeNonAscii(std::string_view s) {
   char text[16];
   for (size_t i = 0; i < s.size();) {
     char32_t c = decodeAt(s, i);
-    if (c < 0x80) out += static_cast<char>(c);
+    if (c < 0x80)
+      out += static_cast<char>(c);
     else {
-      std::snprintf(text, sizeof(text), c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x",
+      std::snprintf(text, sizeof(text),
+                    c < 0x100     ? "\\x%02x"
+                    : c < 0x10000 ? "\\u%04x"
+                                  : "\\U%08x",
                     static_cast<unsigned>(c));
       out += text;
     }
@@ -54,8 +59,10 @@ bool Renderer::formatPercent(const Value &format, const Value &args, Value &out)
   std::string result;
   std::vector<Value> list;
   bool isTuple = args.is(Kind::tuple), named = false;
-  if (isTuple) list = args.items();
-  else list.push_back(args);
+  if (isTuple)
+    list = args.items();
+  else
+    list.push_back(args);
   size_t used = 0;
   auto next = [&](Value &v) {
     if (used >= list.size()) return fail("'%%': more places than values");
@@ -72,7 +79,8 @@ bool Renderer::formatPercent(const Value &format, const Value &args, Value &out)
     Value value;
     if (i < f.size() && f[i] == '(') {
       size_t depth = 1, begin = ++i;
-      while (i < f.size() && depth > 0) depth += (f[i] == '(') - (f[i] == ')'), ++i;
+      while (i < f.size() && depth > 0)
+        depth += (f[i] == '(') - (f[i] == ')'), ++i;
       if (depth > 0) return fail("'%%': a name is not closed");
       if (!args.is(Kind::dict)) return fail("'%%': expected a dict for a named place, found %s", typeName(args));
       DictObject &dict = args.as<DictObject>();
@@ -105,7 +113,8 @@ bool Renderer::formatPercent(const Value &format, const Value &args, Value &out)
       if (!number(precision)) return false;
       precision = std::max<int64_t>(precision, 0);
     }
-    while (i < f.size() && (f[i] == 'l' || f[i] == 'h' || f[i] == 'L')) ++i;
+    while (i < f.size() && (f[i] == 'l' || f[i] == 'h' || f[i] == 'L'))
+      ++i;
     if (i >= f.size()) return fail("'%%': a place has no end");
     char type = f[i++];
     if (type == '%' && value.isMissing()) {
@@ -127,7 +136,8 @@ bool Renderer::formatPercent(const Value &format, const Value &args, Value &out)
       numeric = false;
       break;
     case 'c':
-      if (value.is(Kind::string) && value.codePoints() == 1) body = value.text();
+      if (value.is(Kind::string) && value.codePoints() == 1)
+        body = value.text();
       else if (value.isInteger() && value.asInt() >= 0 && value.asInt() < 0x110000 &&
                (value.asInt() < 0xD800 || value.asInt() > 0xDFFF))
         appendUtf8(body, static_cast<char32_t>(value.asInt()));
@@ -143,7 +153,8 @@ bool Renderer::formatPercent(const Value &format, const Value &args, Value &out)
     case 'o': {
       int64_t n;
       bool decimal = type == 'd' || type == 'i' || type == 'u';
-      if (value.isInteger()) n = value.asInt();
+      if (value.isInteger())
+        n = value.asInt();
       else if (decimal && value.is(Kind::real) && std::fabs(value.asReal()) < 9.2e18)
         n = static_cast<int64_t>(value.asReal());
       else
@@ -166,14 +177,18 @@ bool Renderer::formatPercent(const Value &format, const Value &args, Value &out)
       body = realDigits(value.asReal(), type, precision < 0 ? 6 : static_cast<int>(precision), alternate);
       setSign(std::signbit(value.asReal()) && !std::isnan(value.asReal()));
       break;
-    default: return fail("'%%': unknown kind of place '%c'", type);
+    default:
+      return fail("'%%': unknown kind of place '%c'", type);
     }
     int64_t missing = width - static_cast<int64_t>(countCodePoints(body) + sign.size() + prefix.size());
     if (missing > 0 && !checkSize(result.size() + missing)) return false;
     std::string pad(missing > 0 ? missing : 0, ' ');
-    if (left) result += sign + prefix + body + pad;
-    else if (zero && numeric) result += sign + prefix + std::string(pad.size(), '0') + body;
-    else result += pad + sign + prefix + body;
+    if (left)
+      result += sign + prefix + body + pad;
+    else if (zero && numeric)
+      result += sign + prefix + std::string(pad.size(), '0') + body;
+    else
+      result += pad + sign + prefix + body;
     if (!tick() || !checkSize(result.size())) return false;
   }
   // Anything that has items may be left unused, as in Python.
@@ -223,7 +238,8 @@ bool parseSpec(Renderer &r, const std::string &s, Spec &spec) {
   if (at(',') || at('_')) spec.grouping = s[i++];
   if (at('.')) {
     ++i;
-    if (i >= s.size() || s[i] < '0' || s[i] > '9') return r.fail("format: expected digits behind '.' in '%s'", s.c_str());
+    if (i >= s.size() || s[i] < '0' || s[i] > '9')
+      return r.fail("format: expected digits behind '.' in '%s'", s.c_str());
     if (!number(spec.precision)) return false;
     if (spec.precision > maxPrecision) return r.checkSize(UINT64_MAX);
   }
@@ -249,7 +265,8 @@ bool pad(Renderer &r, const Spec &spec, char defaultAlign, const std::string &si
   if (!r.checkSize(out.size() + missing * spec.fill.size() + body.size())) return false;
   int64_t before = align == '<' ? 0 : align == '^' ? missing / 2 : missing;
   auto fill = [&](int64_t n) {
-    while (n-- > 0) out += spec.fill;
+    while (n-- > 0)
+      out += spec.fill;
   };
   if (align == '=') out += sign;
   fill(before);
@@ -296,17 +313,22 @@ bool formatValue(Renderer &r, const Value &v, const std::string &text, std::stri
     if (type && std::string_view("eEfFgGn%").find(type) == std::string_view::npos) return badType();
     setSign(std::signbit(d) && !std::isnan(d));
     int precision = static_cast<int>(spec.precision < 0 ? 6 : spec.precision);
-    if (type == '%') body = realDigits(d * 100, 'f', precision, spec.alternate) + "%";
-    else if (type == 'n') body = realDigits(d, 'g', precision, spec.alternate);
-    else if (type) body = realDigits(d, type, precision, spec.alternate);
-    else if (spec.precision < 0) body = formatReal(std::fabs(d));
+    if (type == '%')
+      body = realDigits(d * 100, 'f', precision, spec.alternate) + "%";
+    else if (type == 'n')
+      body = realDigits(d, 'g', precision, spec.alternate);
+    else if (type)
+      body = realDigits(d, type, precision, spec.alternate);
+    else if (spec.precision < 0)
+      body = formatReal(std::fabs(d));
     else {
       body = realDigits(d, 'g', std::max(precision, 1), spec.alternate);
       if (std::isfinite(d) && body.find_first_of(".e") == std::string::npos) body += ".0";
     }
     if (spec.grouping) {
       size_t end = 0;
-      while (end < body.size() && body[end] >= '0' && body[end] <= '9') ++end;
+      while (end < body.size() && body[end] >= '0' && body[end] <= '9')
+        ++end;
       body = group(body.substr(0, end), spec.grouping, 3) + body.substr(end);
     }
   }

@@ -15,16 +15,24 @@ bool Renderer::fromJson(const nlohmann::ordered_json &json, Value &out, int dept
   if (depth > options.maxDepth)
     return wrong(StatusCode::resourceExhausted, "nested more than " + std::to_string(options.maxDepth) + " deep");
   switch (json.type()) {
-  case Type::null: out = Value::none(); return true;
-  case Type::boolean: out = Value::boolean(json.get<bool>()); return true;
-  case Type::number_integer: out = Value::integer(json.get<int64_t>()); return true;
+  case Type::null:
+    out = Value::none();
+    return true;
+  case Type::boolean:
+    out = Value::boolean(json.get<bool>());
+    return true;
+  case Type::number_integer:
+    out = Value::integer(json.get<int64_t>());
+    return true;
   case Type::number_unsigned: {
     uint64_t n = json.get<uint64_t>();
     if (n > INT64_MAX) return wrong(StatusCode::unsupported, "integer " + std::to_string(n) + " does not fit 64 bits");
     out = Value::integer(static_cast<int64_t>(n));
     return true;
   }
-  case Type::number_float: out = Value::real(json.get<double>()); return true;
+  case Type::number_float:
+    out = Value::real(json.get<double>());
+    return true;
   case Type::string: {
     const std::string &text = json.get_ref<const std::string &>();
     if (!isValidUtf8(text)) return wrong(StatusCode::invalidArgument, "a string is not UTF-8");
@@ -50,7 +58,8 @@ bool Renderer::fromJson(const nlohmann::ordered_json &json, Value &out, int dept
     out = jinja::makeDict(std::move(dict));
     break;
   }
-  default: return wrong(StatusCode::invalidArgument, std::string("unexpected ") + json.type_name() + " value");
+  default:
+    return wrong(StatusCode::invalidArgument, std::string("unexpected ") + json.type_name() + " value");
   }
   if (Object::liveBytes - liveBase > static_cast<int64_t>(options.maxLiveBytes))
     return wrong(StatusCode::resourceExhausted,
@@ -70,11 +79,20 @@ public:
   bool write(const Value &v, int level) {
     if (!renderer.tick() || !renderer.checkSize(out.size())) return false;
     switch (v.kind()) {
-    case Kind::none: out += "null"; return true;
-    case Kind::boolean: out += v.asBool() ? "true" : "false"; return true;
-    case Kind::integer: out += std::to_string(v.asInt()); return true;
-    case Kind::real: out += number(v.asReal()); return true;
-    case Kind::string: return string(v.text());
+    case Kind::none:
+      out += "null";
+      return true;
+    case Kind::boolean:
+      out += v.asBool() ? "true" : "false";
+      return true;
+    case Kind::integer:
+      out += std::to_string(v.asInt());
+      return true;
+    case Kind::real:
+      out += number(v.asReal());
+      return true;
+    case Kind::string:
+      return string(v.text());
     case Kind::list:
     case Kind::tuple: {
       if (v.items().empty()) {
@@ -93,8 +111,10 @@ public:
       out += ']';
       return true;
     }
-    case Kind::dict: return dict(v.as<DictObject>(), level);
-    default: return renderer.fail("tojson: a %s has no JSON form", typeName(v));
+    case Kind::dict:
+      return dict(v.as<DictObject>(), level);
+    default:
+      return renderer.fail("tojson: a %s has no JSON form", typeName(v));
     }
   }
 
@@ -107,7 +127,8 @@ private:
   void newline(int level) {
     if (!pretty) return;
     out += '\n';
-    for (int i = 0; i < level; ++i) out += indent;
+    for (int i = 0; i < level; ++i)
+      out += indent;
   }
   bool dict(DictObject &dict, int level) {
     if (dict.items.empty()) {
@@ -129,12 +150,23 @@ private:
       newline(level + 1);
       std::string name;
       switch (key.kind()) {
-      case Kind::string: name = key.text(); break;
-      case Kind::none: name = "null"; break;
-      case Kind::boolean: name = key.asBool() ? "true" : "false"; break;
-      case Kind::integer: name = std::to_string(key.asInt()); break;
-      case Kind::real: name = number(key.asReal()); break;
-      default: return renderer.fail("tojson: a %s cannot be a key in JSON", typeName(key));
+      case Kind::string:
+        name = key.text();
+        break;
+      case Kind::none:
+        name = "null";
+        break;
+      case Kind::boolean:
+        name = key.asBool() ? "true" : "false";
+        break;
+      case Kind::integer:
+        name = std::to_string(key.asInt());
+        break;
+      case Kind::real:
+        name = number(key.asReal());
+        break;
+      default:
+        return renderer.fail("tojson: a %s cannot be a key in JSON", typeName(key));
       }
       if (!string(name)) return false;
       out += keySeparator;
@@ -147,7 +179,8 @@ private:
   void unit(char32_t c) {
     static const char hex[] = "0123456789abcdef";
     out += "\\u";
-    for (int shift = 12; shift >= 0; shift -= 4) out += hex[c >> shift & 15];
+    for (int shift = 12; shift >= 0; shift -= 4)
+      out += hex[c >> shift & 15];
   }
   bool string(const std::string &text) {
     out += '"';
@@ -155,15 +188,30 @@ private:
       size_t begin = i;
       char32_t c = decodeAt(text, i);
       switch (c) {
-      case '"': out += "\\\""; break;
-      case '\\': out += "\\\\"; break;
-      case '\n': out += "\\n"; break;
-      case '\r': out += "\\r"; break;
-      case '\t': out += "\\t"; break;
-      case '\f': out += "\\f"; break;
-      case '\b': out += "\\b"; break;
+      case '"':
+        out += "\\\"";
+        break;
+      case '\\':
+        out += "\\\\";
+        break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
+      case '\f':
+        out += "\\f";
+        break;
+      case '\b':
+        out += "\\b";
+        break;
       default:
-        if (c < 0x20 || (ensureAscii && c > 0x7e && c < 0x10000)) unit(c);
+        if (c < 0x20 || (ensureAscii && c > 0x7e && c < 0x10000))
+          unit(c);
         else if (ensureAscii && c >= 0x10000) {
           unit(0xD800 + ((c - 0x10000) >> 10));
           unit(0xDC00 + ((c - 0x10000) & 0x3FF));

@@ -149,8 +149,10 @@ Status Lexer::skipComment(size_t from) {
   if (close == std::string::npos) return syntaxError(line, "comment is not closed, expected '#}'");
   char sign = close > from ? source[close - 1] : 0;
   size_t end = close + 2;
-  if (sign == '-') end = skipSpace(end);
-  else if (sign != '+' && end < source.size() && source[end] == '\n') ++end;
+  if (sign == '-')
+    end = skipSpace(end);
+  else if (sign != '+' && end < source.size() && source[end] == '\n')
+    ++end;
   lineStarting = source[end - 1] == '\n';
   advance(end);
   return Status();
@@ -166,8 +168,10 @@ Status Lexer::readRaw() {
     char endSign = i < source.size() && (source[i] == '-' || source[i] == '+') ? source[i++] : 0;
     if (source.compare(i, 2, "%}") != 0) continue;
     i += 2;
-    if (endSign == '-') i = skipSpace(i);
-    else if (endSign != '+' && i < source.size() && source[i] == '\n') ++i;
+    if (endSign == '-')
+      i = skipSpace(i);
+    else if (endSign != '+' && i < source.size() && source[i] == '\n')
+      ++i;
     lineStarting = source[at - 1] == '\n';
     addData(tag, sign, false);
     lineStarting = source[i - 1] == '\n';
@@ -235,8 +239,8 @@ Status Lexer::readToken() {
     return Status();
   }
   if (c == '"' || c == '\'') return readString();
-  static const char *const operators[] = {"//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[", "]",
-                                          "(",  ")",  "{",  "}",  ">",  "<",  "=", ".", ":", "|", ",", ";"};
+  static const char *const operators[] = {"//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[",
+                                          "]",  "(",  ")",  "{",  "}",  ">",  "<", "=", ".", ":", "|", ",", ";"};
   for (const char *op : operators) {
     if (!startsWith(op)) continue;
     if (c == '(') brackets += ')';
@@ -320,8 +324,7 @@ Status Lexer::readNumber() {
     if (isReal) {
       token.kind = TokenKind::real;
       auto r = std::from_chars(real.data(), real.data() + real.size(), token.real);
-      if (r.ec == std::errc::result_out_of_range)
-        token.real = real.find("e-") == std::string::npos ? HUGE_VAL : 0.0;
+      if (r.ec == std::errc::result_out_of_range) token.real = real.find("e-") == std::string::npos ? HUGE_VAL : 0.0;
       token.text = real;
       advance(i);
       tokens.push_back(std::move(token));
@@ -330,7 +333,8 @@ Status Lexer::readNumber() {
     // Python has no octal with a bare leading zero: 012 is 0 and then 12.
     if (digits[0] == '0') {
       end = at + 1;
-      while (end < s.size() && (s[end] == '0' || (s[end] == '_' && end + 1 < s.size() && s[end + 1] == '0'))) ++end;
+      while (end < s.size() && (s[end] == '0' || (s[end] == '_' && end + 1 < s.size() && s[end + 1] == '0')))
+        ++end;
       digits = "0";
     }
   }
@@ -348,7 +352,8 @@ Status Lexer::readNumber() {
 Status Lexer::readString() {
   char quote = source[at];
   size_t end = at + 1;
-  while (end < source.size() && source[end] != quote) end += source[end] == '\\' ? 2 : 1;
+  while (end < source.size() && source[end] != quote)
+    end += source[end] == '\\' ? 2 : 1;
   if (end >= source.size()) return syntaxError(line, "string is not closed");
   std::string out;
   for (size_t i = at + 1; i < end;) {
@@ -365,7 +370,8 @@ Status Lexer::readString() {
       // a line goes on
     } else if (e >= '0' && e <= '7') {
       char32_t value = e - '0';
-      for (int k = 0; k < 2 && i < end && source[i] >= '0' && source[i] <= '7'; ++k) value = value * 8 + (source[i++] - '0');
+      for (int k = 0; k < 2 && i < end && source[i] >= '0' && source[i] <= '7'; ++k)
+        value = value * 8 + (source[i++] - '0');
       appendUtf8(out, value);
     } else if (e == 'x' || e == 'u' || e == 'U') {
       size_t n = e == 'x' ? 2 : e == 'u' ? 4 : 8;

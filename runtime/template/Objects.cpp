@@ -14,23 +14,40 @@ bool Renderer::truth(const Value &v, bool &out) {
   switch (v.kind()) {
   case Kind::missing:
   case Kind::undefined:
-  case Kind::none: out = false; break;
+  case Kind::none:
+    out = false;
+    break;
   case Kind::boolean:
-  case Kind::integer: out = v.asInt() != 0; break;
-  case Kind::real: out = v.asReal() != 0; break;
-  case Kind::string: out = !v.text().empty(); break;
+  case Kind::integer:
+    out = v.asInt() != 0;
+    break;
+  case Kind::real:
+    out = v.asReal() != 0;
+    break;
+  case Kind::string:
+    out = !v.text().empty();
+    break;
   case Kind::list:
-  case Kind::tuple: out = !v.items().empty(); break;
-  case Kind::dict: out = !v.as<DictObject>().items.empty(); break;
-  case Kind::view: out = !v.as<ViewObject>().dict.as<DictObject>().items.empty(); break;
-  case Kind::range: out = v.as<RangeObject>().size != 0; break;
+  case Kind::tuple:
+    out = !v.items().empty();
+    break;
+  case Kind::dict:
+    out = !v.as<DictObject>().items.empty();
+    break;
+  case Kind::view:
+    out = !v.as<ViewObject>().dict.as<DictObject>().items.empty();
+    break;
+  case Kind::range:
+    out = v.as<RangeObject>().size != 0;
+    break;
   case Kind::loop: {
     int64_t n;
     if (!length(v, n)) return false;
     out = n != 0;
     break;
   }
-  default: out = true;
+  default:
+    out = true;
   }
   return true;
 }
@@ -45,7 +62,9 @@ bool Renderer::equal(const Value &a, const Value &b, bool &out) {
   if (a.kind() != b.kind()) return true;
   switch (a.kind()) {
   case Kind::undefined:
-  case Kind::none: out = true; return true;
+  case Kind::none:
+    out = true;
+    return true;
   case Kind::string:
     out = a.text() == b.text();
     return tickBytes(std::min(a.text().size(), b.text().size()));
@@ -106,7 +125,9 @@ bool Renderer::equal(const Value &a, const Value &b, bool &out) {
     out = x.name == y.name && x.self.identical(y.self);
     return true;
   }
-  default: out = a.identical(b); return true;
+  default:
+    out = a.identical(b);
+    return true;
   }
 }
 
@@ -182,11 +203,14 @@ bool Renderer::contains(const Value &container, const Value &item, bool &out) {
     const RangeObject &r = container.as<RangeObject>();
     if (!item.isInteger()) break;
     int64_t offset = item.asInt() - r.start;
-    if (item.asInt() < std::min(r.start, r.stop) || item.asInt() > std::max(r.start, r.stop)) out = false;
-    else out = offset % r.step == 0 && offset / r.step >= 0 && offset / r.step < r.size;
+    if (item.asInt() < std::min(r.start, r.stop) || item.asInt() > std::max(r.start, r.stop))
+      out = false;
+    else
+      out = offset % r.step == 0 && offset / r.step >= 0 && offset / r.step < r.size;
     return true;
   }
-  default: break;
+  default:
+    break;
   }
   Iterator it;
   if (!it.start(*this, container)) return false;
@@ -204,15 +228,28 @@ bool Renderer::contains(const Value &container, const Value &item, bool &out) {
 
 bool Renderer::length(const Value &v, int64_t &out) {
   switch (v.kind()) {
-  case Kind::undefined: out = 0; return true;
-  case Kind::string: out = static_cast<int64_t>(v.codePoints()); return true;
+  case Kind::undefined:
+    out = 0;
+    return true;
+  case Kind::string:
+    out = static_cast<int64_t>(v.codePoints());
+    return true;
   case Kind::list:
-  case Kind::tuple: out = static_cast<int64_t>(v.items().size()); return true;
-  case Kind::dict: out = static_cast<int64_t>(v.as<DictObject>().items.size()); return true;
-  case Kind::view: return length(v.as<ViewObject>().dict, out);
-  case Kind::range: out = v.as<RangeObject>().size; return true;
-  case Kind::loop: return v.as<LoopObject>().getLength(*this, out);
-  default: return fail("a %s has no length", typeName(v));
+  case Kind::tuple:
+    out = static_cast<int64_t>(v.items().size());
+    return true;
+  case Kind::dict:
+    out = static_cast<int64_t>(v.as<DictObject>().items.size());
+    return true;
+  case Kind::view:
+    return length(v.as<ViewObject>().dict, out);
+  case Kind::range:
+    out = v.as<RangeObject>().size;
+    return true;
+  case Kind::loop:
+    return v.as<LoopObject>().getLength(*this, out);
+  default:
+    return fail("a %s has no length", typeName(v));
   }
 }
 
@@ -228,21 +265,31 @@ bool Iterator::start(Renderer &r, const Value &v) {
   case Kind::view:
   case Kind::range:
   case Kind::generator:
-  case Kind::loop: source = v; return true;
-  default: return r.fail("a %s cannot be iterated", typeName(v));
+  case Kind::loop:
+    source = v;
+    return true;
+  default:
+    return r.fail("a %s cannot be iterated", typeName(v));
   }
 }
 
 int64_t Iterator::size() const {
   switch (source.kind()) {
-  case Kind::undefined: return 0;
-  case Kind::string: return static_cast<int64_t>(source.codePoints());
+  case Kind::undefined:
+    return 0;
+  case Kind::string:
+    return static_cast<int64_t>(source.codePoints());
   case Kind::list:
-  case Kind::tuple: return static_cast<int64_t>(source.items().size());
-  case Kind::dict: return static_cast<int64_t>(source.as<DictObject>().items.size());
-  case Kind::view: return static_cast<int64_t>(source.as<ViewObject>().dict.as<DictObject>().items.size());
-  case Kind::range: return source.as<RangeObject>().size;
-  default: return -1;
+  case Kind::tuple:
+    return static_cast<int64_t>(source.items().size());
+  case Kind::dict:
+    return static_cast<int64_t>(source.as<DictObject>().items.size());
+  case Kind::view:
+    return static_cast<int64_t>(source.as<ViewObject>().dict.as<DictObject>().items.size());
+  case Kind::range:
+    return source.as<RangeObject>().size;
+  default:
+    return -1;
   }
 }
 
@@ -273,9 +320,7 @@ bool Iterator::next(Renderer &r, Value &out, bool &done) {
     auto &items = view.dict.as<DictObject>().items;
     if (at >= items.size()) break;
     const auto &[key, value] = items[at++];
-    out = view.view == ViewKind::keys     ? key
-          : view.view == ViewKind::values ? value
-                                          : Value::tuple({key, value});
+    out = view.view == ViewKind::keys ? key : view.view == ViewKind::values ? value : Value::tuple({key, value});
     return true;
   }
   case Kind::range: {
@@ -284,9 +329,12 @@ bool Iterator::next(Renderer &r, Value &out, bool &done) {
     out = Value::integer(range.start + range.step * static_cast<int64_t>(at++));
     return true;
   }
-  case Kind::generator: return source.as<GeneratorObject>().pull(r, out, done);
-  case Kind::loop: return r.fail("a loop object cannot be iterated again");
-  default: break;
+  case Kind::generator:
+    return source.as<GeneratorObject>().pull(r, out, done);
+  case Kind::loop:
+    return r.fail("a loop object cannot be iterated again");
+  default:
+    break;
   }
   done = true;
   return true;
@@ -349,7 +397,8 @@ bool Renderer::sortBy(std::vector<Value> &items, std::vector<Value> &keys, bool 
   // Merge sort: the order is stable, and a comparison that fails ends it.
   size_t n = items.size();
   std::vector<size_t> order(n), other(n);
-  for (size_t i = 0; i < n; ++i) order[i] = i;
+  for (size_t i = 0; i < n; ++i)
+    order[i] = i;
   for (size_t width = 1; width < n; width *= 2) {
     for (size_t begin = 0; begin < n; begin += 2 * width) {
       size_t middle = std::min(begin + width, n), end = std::min(begin + 2 * width, n);
@@ -366,7 +415,8 @@ bool Renderer::sortBy(std::vector<Value> &items, std::vector<Value> &keys, bool 
     std::swap(order, other);
   }
   std::vector<Value> sorted;
-  for (size_t i : order) sorted.push_back(std::move(items[i]));
+  for (size_t i : order)
+    sorted.push_back(std::move(items[i]));
   items = std::move(sorted);
   return true;
 }
@@ -392,7 +442,8 @@ bool Renderer::writeQuoted(std::string_view text, std::string &out) {
       appendUtf8(out, c);
     } else {
       out += c < 0x100 ? "\\x" : c < 0x10000 ? "\\u" : "\\U";
-      for (int shift = c < 0x100 ? 4 : c < 0x10000 ? 12 : 28; shift >= 0; shift -= 4) out += hex[c >> shift & 15];
+      for (int shift = c < 0x100 ? 4 : c < 0x10000 ? 12 : 28; shift >= 0; shift -= 4)
+        out += hex[c >> shift & 15];
     }
   }
   out += quote;
@@ -402,11 +453,21 @@ bool Renderer::writeQuoted(std::string_view text, std::string &out) {
 bool Renderer::write(const Value &v, std::string &out, bool quoted) {
   switch (v.kind()) {
   case Kind::missing:
-  case Kind::undefined: out += quoted ? "Undefined" : ""; break;
-  case Kind::none: out += "None"; break;
-  case Kind::boolean: out += v.asBool() ? "True" : "False"; break;
-  case Kind::integer: out += std::to_string(v.asInt()); break;
-  case Kind::real: out += formatReal(v.asReal()); break;
+  case Kind::undefined:
+    out += quoted ? "Undefined" : "";
+    break;
+  case Kind::none:
+    out += "None";
+    break;
+  case Kind::boolean:
+    out += v.asBool() ? "True" : "False";
+    break;
+  case Kind::integer:
+    out += std::to_string(v.asInt());
+    break;
+  case Kind::real:
+    out += formatReal(v.asReal());
+    break;
   case Kind::string:
     if (!quoted) {
       out += v.text();

@@ -28,9 +28,12 @@ bool Parser::finish(Expr &e) {
   auto see = [&](const ExprPtr &part) {
     if (part) depth = std::max(depth, part->depth);
   };
-  for (const ExprPtr &child : e.children) see(child);
-  for (const ExprPtr &arg : e.args.positional) see(arg);
-  for (const auto &arg : e.args.keyword) see(arg.second);
+  for (const ExprPtr &child : e.children)
+    see(child);
+  for (const ExprPtr &arg : e.args.positional)
+    see(arg);
+  for (const auto &arg : e.args.keyword)
+    see(arg.second);
   see(e.args.star);
   see(e.args.starStar);
   e.depth = depth + 1;
@@ -164,15 +167,24 @@ bool Parser::parseCompare(ExprPtr &out) {
     const Token &t = peek();
     Op op;
     size_t width = 1;
-    if (t.isOp("==")) op = Op::eq;
-    else if (t.isOp("!=")) op = Op::ne;
-    else if (t.isOp("<")) op = Op::lt;
-    else if (t.isOp("<=")) op = Op::le;
-    else if (t.isOp(">")) op = Op::gt;
-    else if (t.isOp(">=")) op = Op::ge;
-    else if (t.isName("in")) op = Op::in;
-    else if (t.isName("not") && peek(1).isName("in")) op = Op::notIn, width = 2;
-    else break;
+    if (t.isOp("=="))
+      op = Op::eq;
+    else if (t.isOp("!="))
+      op = Op::ne;
+    else if (t.isOp("<"))
+      op = Op::lt;
+    else if (t.isOp("<="))
+      op = Op::le;
+    else if (t.isOp(">"))
+      op = Op::gt;
+    else if (t.isOp(">="))
+      op = Op::ge;
+    else if (t.isName("in"))
+      op = Op::in;
+    else if (t.isName("not") && peek(1).isName("in"))
+      op = Op::notIn, width = 2;
+    else
+      break;
     if (!chain) {
       chain = newExpr(ExprKind::compare, t.line);
       chain->children.push_back(std::move(out));
@@ -283,11 +295,16 @@ bool Parser::parsePrimary(ExprPtr &out, bool withSpace) {
     return true;
   case TokenKind::string: {
     std::string text;
-    while (peek().kind == TokenKind::string) text += tokens[at++].text;
+    while (peek().kind == TokenKind::string)
+      text += tokens[at++].text;
     return constant(Value::string(std::move(text)));
   }
-  case TokenKind::integer: ++at; return constant(Value::integer(t.integer));
-  case TokenKind::real: ++at; return constant(Value::real(t.real));
+  case TokenKind::integer:
+    ++at;
+    return constant(Value::integer(t.integer));
+  case TokenKind::real:
+    ++at;
+    return constant(Value::real(t.real));
   case TokenKind::op:
     if (t.text == "(") {
       ++at;
@@ -297,7 +314,8 @@ bool Parser::parsePrimary(ExprPtr &out, bool withSpace) {
     if (t.text == "[") return parseList(out);
     if (t.text == "{") return parseDict(out);
     [[fallthrough]];
-  default: return fail(t.line, "expected an expression, found " + found());
+  default:
+    return fail(t.line, "expected an expression, found " + found());
   }
 }
 
@@ -491,7 +509,8 @@ bool Parser::parseSubscribed(ExprPtr &base, ExprPtr &out, bool &isSlice) {
   }
   out = newExpr(ExprKind::slice, line);
   out->children.push_back(std::move(base));
-  for (ExprPtr &bound : bounds) out->children.push_back(std::move(bound));
+  for (ExprPtr &bound : bounds)
+    out->children.push_back(std::move(bound));
   return true;
 }
 

@@ -14,22 +14,29 @@ bool Parser::fail(int line, const std::string &what) {
 }
 
 bool Parser::unsupported(int line, const std::string &what) {
-  if (error.ok())
-    error = makeError(StatusCode::unsupported, "template line %d: %s", line, what.c_str());
+  if (error.ok()) error = makeError(StatusCode::unsupported, "template line %d: %s", line, what.c_str());
   return false;
 }
 
 std::string Parser::found() const {
   const Token &t = peek();
   switch (t.kind) {
-  case TokenKind::end: return "the end of the template";
-  case TokenKind::data: return "text";
-  case TokenKind::variableBegin: return "'{{'";
-  case TokenKind::variableEnd: return "'}}'";
-  case TokenKind::blockBegin: return "'{%'";
-  case TokenKind::blockEnd: return "'%}'";
-  case TokenKind::string: return "a string";
-  default: return "'" + t.text + "'";
+  case TokenKind::end:
+    return "the end of the template";
+  case TokenKind::data:
+    return "text";
+  case TokenKind::variableBegin:
+    return "'{{'";
+  case TokenKind::variableEnd:
+    return "'}}'";
+  case TokenKind::blockBegin:
+    return "'{%'";
+  case TokenKind::blockEnd:
+    return "'%}'";
+  case TokenKind::string:
+    return "a string";
+  default:
+    return "'" + t.text + "'";
   }
 }
 
@@ -91,7 +98,8 @@ bool Parser::parseBody(Block &body, Names ends) {
     default:
       if (ends.size() == 0) return true;
       std::string list;
-      for (const char *name : ends) list += std::string(list.empty() ? "'" : ", '") + name + "'";
+      for (const char *name : ends)
+        list += std::string(list.empty() ? "'" : ", '") + name + "'";
       return fail(t.line, "expected the tag " + list + ", found the end of the template");
     }
   }

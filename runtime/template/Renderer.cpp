@@ -111,7 +111,8 @@ struct Capture {
 
 Value &Renderer::slotAt(const Slot &slot) {
   Activation *a = frame.get();
-  for (int i = 0; i < slot.hops; ++i) a = a->parent.get();
+  for (int i = 0; i < slot.hops; ++i)
+    a = a->parent.get();
   return a->slots[slot.slot];
 }
 
@@ -130,15 +131,18 @@ bool Renderer::resolveName(const std::string &name, Value &out) {
 bool Renderer::enter(const Scope &scope) {
   for (const Load &load : scope.loads) {
     Value v;
-    if (load.action == Load::resolve) resolveName(load.name, v);
-    else if (load.action == Load::alias) v = slotAt(load.from);
+    if (load.action == Load::resolve)
+      resolveName(load.name, v);
+    else if (load.action == Load::alias)
+      v = slotAt(load.from);
     frame->slots[load.slot] = std::move(v);
   }
   return true;
 }
 
 void Renderer::leave(const Scope &scope) {
-  for (int slot : scope.slots) frame->slots[slot] = Value();
+  for (int slot : scope.slots)
+    frame->slots[slot] = Value();
 }
 
 bool Renderer::checkSpaces(const Expr &target) {
@@ -200,7 +204,8 @@ Flow Renderer::runStmt(const Stmt &stmt) {
   if (!tick()) return Flow::failed;
   auto done = [](bool ok) { return ok ? Flow::next : Flow::failed; };
   switch (stmt.kind) {
-  case StmtKind::text: return done(append(stmt.text));
+  case StmtKind::text:
+    return done(append(stmt.text));
   case StmtKind::output:
     for (const ExprPtr &e : stmt.exprs) {
       Value v;
@@ -233,16 +238,21 @@ Flow Renderer::runStmt(const Stmt &stmt) {
     Value v;
     return done(checkSpaces(*stmt.targets[0]) && eval(*stmt.exprs[0], v) && assign(*stmt.targets[0], v));
   }
-  case StmtKind::setBlock: return runSetBlock(stmt);
-  case StmtKind::macro: slotAt(stmt.slot) = macroValue(*stmt.function); return Flow::next;
-  case StmtKind::call: return done(runCall(stmt));
+  case StmtKind::setBlock:
+    return runSetBlock(stmt);
+  case StmtKind::macro:
+    slotAt(stmt.slot) = macroValue(*stmt.function);
+    return Flow::next;
+  case StmtKind::call:
+    return done(runCall(stmt));
   case StmtKind::generation: {
     Args args;
     Value text;
     Value caller = macroValue(*stmt.function);
     return done(callMacro(caller.as<MacroObject>(), args, text) && append(text.text()));
   }
-  case StmtKind::filterBlock: return runFilterBlock(stmt);
+  case StmtKind::filterBlock:
+    return runFilterBlock(stmt);
   case StmtKind::with: {
     if (!enter(stmt.scope)) return Flow::failed;
     for (size_t i = 0; i < stmt.exprs.size(); ++i) {
@@ -253,8 +263,10 @@ Flow Renderer::runStmt(const Stmt &stmt) {
     leave(stmt.scope);
     return flow;
   }
-  case StmtKind::breakLoop: return Flow::breakLoop;
-  case StmtKind::continueLoop: return Flow::continueLoop;
+  case StmtKind::breakLoop:
+    return Flow::breakLoop;
+  case StmtKind::continueLoop:
+    return Flow::continueLoop;
   }
   return Flow::failed;
 }
@@ -394,8 +406,7 @@ Flow Renderer::runFor(const Stmt &stmt, const Value &iterable, int depth0) {
   return result;
 }
 
-bool Renderer::recurseLoop(const Stmt &stmt, ActivationPtr closure, const Value &iterable, int depth0,
-                           Value &out) {
+bool Renderer::recurseLoop(const Stmt &stmt, ActivationPtr closure, const Value &iterable, int depth0, Value &out) {
   if (++calls > options.maxDepth) return exhausted("calls nested more than %d deep", options.maxDepth);
   ActivationPtr outer = frame;
   frame = std::make_shared<Activation>();
@@ -444,14 +455,16 @@ bool Renderer::callMacro(const MacroObject &macro, Args &args, Value &out) {
   }
   if (f.kwargsSlot >= 0) {
     auto dict = std::make_shared<DictObject>();
-    for (auto &[name, value] : args.keyword) dict->set(Value::string(name), value);
+    for (auto &[name, value] : args.keyword)
+      dict->set(Value::string(name), value);
     if (!makeDict(std::move(dict), activation->slots[f.kwargsSlot])) return false;
   } else if (!args.keyword.empty()) {
     return fail("macro '%s' has no parameter '%s'", f.name.c_str(), args.keyword[0].first.c_str());
   }
   if (f.varargsSlot >= 0) {
     std::vector<Value> rest;
-    for (size_t i = f.parameters.size(); i < args.positional.size(); ++i) rest.push_back(args.positional[i]);
+    for (size_t i = f.parameters.size(); i < args.positional.size(); ++i)
+      rest.push_back(args.positional[i]);
     if (!makeList(std::move(rest), activation->slots[f.varargsSlot], Kind::tuple)) return false;
   } else if (args.positional.size() > f.parameters.size()) {
     return fail("macro '%s' takes %zu arguments, found %zu", f.name.c_str(), f.parameters.size(),
@@ -463,7 +476,8 @@ bool Renderer::callMacro(const MacroObject &macro, Args &args, Value &out) {
   frame = std::move(activation);
   int callLine = line;
   Capture capture(*this);
-  for (size_t i = 0; i < given.size(); ++i) frame->slots[f.parameterSlots[i]] = given[i];
+  for (size_t i = 0; i < given.size(); ++i)
+    frame->slots[f.parameterSlots[i]] = given[i];
   bool ok = enter(f.scope);
   for (size_t i = 0; ok && i < given.size(); ++i) {
     if (!given[i].isMissing()) continue;
@@ -491,19 +505,22 @@ bool Renderer::callMacro(const MacroObject &macro, Args &args, Value &out) {
 
 Renderer::~Renderer() {
   // Breaks the cycles. Objects stay until all have been emptied, so nothing recurses.
-  for (auto &space : spaces) space->attributes.items.clear();
-  for (auto &activation : captured) activation->slots.clear();
+  for (auto &space : spaces)
+    space->attributes.items.clear();
+  for (auto &activation : captured)
+    activation->slots.clear();
 }
 
 Result<std::string> Renderer::run(const Program &program, const nlohmann::ordered_json &context) {
   if (!context.is_object())
-    return makeError(StatusCode::invalidArgument, "template context: expected an object, found %s", context.type_name());
+    return makeError(StatusCode::invalidArgument, "template context: expected an object, found %s",
+                     context.type_name());
   if (!fromJson(context, variables)) return error;
   auto names = std::make_shared<DictObject>();
   const std::pair<const char *, Global> all[] = {
-      {"range", Global::range},         {"dict", Global::dict},
-      {"lipsum", Global::lipsum},       {"cycler", Global::cycler},
-      {"joiner", Global::joiner},       {"namespace", Global::space},
+      {"range", Global::range},           {"dict", Global::dict},
+      {"lipsum", Global::lipsum},         {"cycler", Global::cycler},
+      {"joiner", Global::joiner},         {"namespace", Global::space},
       {"raise_exception", Global::raise}, {"strftime_now", Global::strftime},
   };
   for (const auto &[name, which] : all) {

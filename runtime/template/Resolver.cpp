@@ -75,8 +75,10 @@ struct Symbols {
     stores.insert(name);
     if (own(name)) return;
     Ref *outer = parent ? parent->find(name) : nullptr;
-    if (outer) define(name, {How::alias, "", *outer});
-    else define(name, {How::clear, "", {}});
+    if (outer)
+      define(name, {How::alias, "", *outer});
+    else
+      define(name, {How::clear, "", {}});
   }
   Ref declareParameter(const std::string &name) {
     stores.insert(name);
@@ -91,7 +93,8 @@ struct Symbols {
         if (!stored(name)) ++counts[name];
     for (Symbols &b : branches) {
       refs.insert(b.refs.begin(), b.refs.end());
-      for (auto &l : b.loads) loads[l.first] = l.second;
+      for (auto &l : b.loads)
+        loads[l.first] = l.second;
       stores.insert(b.stores.begin(), b.stores.end());
     }
     for (const auto &[name, count] : counts) {
@@ -115,22 +118,29 @@ struct Symbols {
 
 void noteExpr(const Expr *e, Symbols &s);
 void noteArgs(const CallArgs &args, Symbols &s) {
-  for (const ExprPtr &a : args.positional) noteExpr(a.get(), s);
-  for (const auto &a : args.keyword) noteExpr(a.second.get(), s);
+  for (const ExprPtr &a : args.positional)
+    noteExpr(a.get(), s);
+  for (const auto &a : args.keyword)
+    noteExpr(a.second.get(), s);
   noteExpr(args.star.get(), s);
   noteExpr(args.starStar.get(), s);
 }
 void noteExpr(const Expr *e, Symbols &s) {
   if (!e) return;
   if (e->kind == ExprKind::name) s.load(e->name);
-  for (const ExprPtr &child : e->children) noteExpr(child.get(), s);
+  for (const ExprPtr &child : e->children)
+    noteExpr(child.get(), s);
   noteArgs(e->args, s);
 }
 void noteTarget(const Expr &e, Symbols &s, bool parameter) {
-  if (e.kind == ExprKind::spaceAttr) s.load(e.text);
-  else if (e.kind == ExprKind::name && parameter) s.declareParameter(e.name);
-  else if (e.kind == ExprKind::name) s.store(e.name);
-  for (const ExprPtr &child : e.children) noteTarget(*child, s, parameter);
+  if (e.kind == ExprKind::spaceAttr)
+    s.load(e.text);
+  else if (e.kind == ExprKind::name && parameter)
+    s.declareParameter(e.name);
+  else if (e.kind == ExprKind::name)
+    s.store(e.name);
+  for (const ExprPtr &child : e.children)
+    noteTarget(*child, s, parameter);
 }
 
 void noteBody(const Block &body, Symbols &s);
@@ -140,12 +150,14 @@ void noteIf(const Stmt &stmt, Symbols &s) {
   size_t tests = stmt.exprs.size();
   noteExpr(stmt.exprs[0].get(), s);
   std::vector<Symbols> branches;
-  for (int i = 0; i < 3; ++i) branches.push_back(Symbols::branch(s));
+  for (int i = 0; i < 3; ++i)
+    branches.push_back(Symbols::branch(s));
   noteBody(stmt.blocks[0], branches[0]);
   for (size_t i = 1; i < tests; ++i) {
     noteExpr(stmt.exprs[i].get(), branches[1]);
     std::vector<Symbols> inner;
-    for (int k = 0; k < 3; ++k) inner.push_back(Symbols::branch(branches[1]));
+    for (int k = 0; k < 3; ++k)
+      inner.push_back(Symbols::branch(branches[1]));
     noteBody(stmt.blocks[i], inner[0]);
     branches[1].join(inner);
   }
@@ -157,12 +169,21 @@ void noteBody(const Block &body, Symbols &s) {
   for (const StmtPtr &p : body) {
     const Stmt &stmt = *p;
     switch (stmt.kind) {
-    case StmtKind::ifElse: noteIf(stmt, s); break;
-    case StmtKind::forLoop: noteExpr(stmt.exprs[0].get(), s); break;
-    case StmtKind::macro: s.store(stmt.text); break;
-    case StmtKind::setBlock: noteTarget(*stmt.targets[0], s, false); break;
+    case StmtKind::ifElse:
+      noteIf(stmt, s);
+      break;
+    case StmtKind::forLoop:
+      noteExpr(stmt.exprs[0].get(), s);
+      break;
+    case StmtKind::macro:
+      s.store(stmt.text);
+      break;
+    case StmtKind::setBlock:
+      noteTarget(*stmt.targets[0], s, false);
+      break;
     default:
-      for (const ExprPtr &e : stmt.exprs) noteExpr(e.get(), s);
+      for (const ExprPtr &e : stmt.exprs)
+        noteExpr(e.get(), s);
       if (stmt.kind == StmtKind::set) noteTarget(*stmt.targets[0], s, false);
     }
   }
@@ -179,23 +200,30 @@ struct NameWalk {
   void expr(const Expr *e) {
     if (!e) return;
     if (e->kind == ExprKind::name) load(e->name);
-    for (const ExprPtr &c : e->children) expr(c.get());
-    for (const ExprPtr &a : e->args.positional) expr(a.get());
-    for (const auto &a : e->args.keyword) expr(a.second.get());
+    for (const ExprPtr &c : e->children)
+      expr(c.get());
+    for (const ExprPtr &a : e->args.positional)
+      expr(a.get());
+    for (const auto &a : e->args.keyword)
+      expr(a.second.get());
     expr(e->args.star.get());
     expr(e->args.starStar.get());
   }
   void target(const Expr &e, bool parameter) {
     if (e.kind == ExprKind::name) store(e.name, parameter);
-    for (const ExprPtr &c : e.children) target(*c, parameter);
+    for (const ExprPtr &c : e.children)
+      target(*c, parameter);
   }
   void function(const Function &f) {
-    for (const std::string &p : f.parameters) store(p, true);
-    for (const ExprPtr &d : f.defaults) expr(d.get());
+    for (const std::string &p : f.parameters)
+      store(p, true);
+    for (const ExprPtr &d : f.defaults)
+      expr(d.get());
     body(f.body);
   }
   void body(const Block &block) {
-    for (const StmtPtr &s : block) stmt(*s);
+    for (const StmtPtr &s : block)
+      stmt(*s);
   }
   void stmt(const Stmt &s) {
     switch (s.kind) {
@@ -218,12 +246,16 @@ struct NameWalk {
       body(s.blocks[0]);
       expr(s.exprs[0].get());
       return;
-    default: break;
+    default:
+      break;
     }
-    for (const ExprPtr &t : s.targets) target(*t, s.kind == StmtKind::with);
-    for (const ExprPtr &e : s.exprs) expr(e.get());
+    for (const ExprPtr &t : s.targets)
+      target(*t, s.kind == StmtKind::with);
+    for (const ExprPtr &e : s.exprs)
+      expr(e.get());
     if (s.function) function(*s.function);
-    for (const Block &b : s.blocks) body(b);
+    for (const Block &b : s.blocks)
+      body(b);
   }
 };
 
@@ -269,28 +301,33 @@ private:
     if (ok()) error = syntaxError(line, what);
   }
 
-  Slot slotOf(const std::string &name, Symbols &s) {
-    return relative(*s.find(name), s);
-  }
-  static Slot relative(const Ref &ref, const Symbols &s) {
-    return {s.function->depth - ref.function->depth, ref.slot};
-  }
+  Slot slotOf(const std::string &name, Symbols &s) { return relative(*s.find(name), s); }
+  static Slot relative(const Ref &ref, const Symbols &s) { return {s.function->depth - ref.function->depth, ref.slot}; }
 
   void fill(Scope &scope, const Symbols &s) {
     for (const auto &[slot, how] : s.loads) {
       scope.slots.push_back(slot);
       switch (how.action) {
-      case Symbols::How::parameter: break;
-      case Symbols::How::resolve: scope.loads.push_back({Load::resolve, slot, how.name, {}}); break;
-      case Symbols::How::alias: scope.loads.push_back({Load::alias, slot, "", relative(how.from, s)}); break;
-      case Symbols::How::clear: scope.loads.push_back({Load::clear, slot, "", {}}); break;
+      case Symbols::How::parameter:
+        break;
+      case Symbols::How::resolve:
+        scope.loads.push_back({Load::resolve, slot, how.name, {}});
+        break;
+      case Symbols::How::alias:
+        scope.loads.push_back({Load::alias, slot, "", relative(how.from, s)});
+        break;
+      case Symbols::How::clear:
+        scope.loads.push_back({Load::clear, slot, "", {}});
+        break;
       }
     }
   }
 
   void args(CallArgs &a, const Frame &f) {
-    for (ExprPtr &e : a.positional) expr(e.get(), f);
-    for (auto &e : a.keyword) expr(e.second.get(), f);
+    for (ExprPtr &e : a.positional)
+      expr(e.get(), f);
+    for (auto &e : a.keyword)
+      expr(e.second.get(), f);
     expr(a.star.get(), f);
     expr(a.starStar.get(), f);
   }
@@ -298,8 +335,12 @@ private:
     if (!e || !ok()) return;
     Frame inner{f.symbols, f.soft || e->kind == ExprKind::conditional, f.inLoop};
     switch (e->kind) {
-    case ExprKind::name: e->slot = slotOf(e->name, f.symbols); break;
-    case ExprKind::spaceAttr: e->slot = slotOf(e->text, f.symbols); break;
+    case ExprKind::name:
+      e->slot = slotOf(e->name, f.symbols);
+      break;
+    case ExprKind::spaceAttr:
+      e->slot = slotOf(e->text, f.symbols);
+      break;
     case ExprKind::filter:
     case ExprKind::test: {
       bool isFilter = e->kind == ExprKind::filter;
@@ -309,9 +350,11 @@ private:
         return fail(e->line, std::string("unknown ") + (isFilter ? "filter '" : "test '") + e->name + "'");
       break;
     }
-    default: break;
+    default:
+      break;
     }
-    for (ExprPtr &c : e->children) expr(c.get(), inner);
+    for (ExprPtr &c : e->children)
+      expr(c.get(), inner);
     args(e->args, inner);
   }
 
@@ -320,8 +363,10 @@ private:
     FunctionState state{&fn, f.symbols.function->depth + 1, {}};
     Symbols s(&f.symbols, &state);
     auto analyze = [&] {
-      for (const std::string &p : fn.parameters) s.declareParameter(p);
-      for (const ExprPtr &d : fn.defaults) noteExpr(d.get(), s);
+      for (const std::string &p : fn.parameters)
+        s.declareParameter(p);
+      for (const ExprPtr &d : fn.defaults)
+        noteExpr(d.get(), s);
       noteBody(fn.body, s);
     };
     analyze();
@@ -334,7 +379,8 @@ private:
         fn.callerSlot = s.declareParameter("caller").slot;
       } else {
         size_t index = 0;
-        while (fn.parameters[index] != "caller") ++index;
+        while (fn.parameters[index] != "caller")
+          ++index;
         if (fn.parameters.size() - index > fn.defaults.size())
           return fail(fn.body.empty() ? 0 : fn.body[0]->line, "a parameter 'caller' needs a default");
       }
@@ -343,9 +389,11 @@ private:
     if (special.found.count("varargs") && !taken.count("varargs")) fn.varargsSlot = s.declareParameter("varargs").slot;
     analyze();
     fill(fn.scope, s);
-    for (const std::string &p : fn.parameters) fn.parameterSlots.push_back(s.own(p)->slot);
+    for (const std::string &p : fn.parameters)
+      fn.parameterSlots.push_back(s.own(p)->slot);
     Frame inner{s, false, false};
-    for (ExprPtr &d : fn.defaults) expr(d.get(), inner);
+    for (ExprPtr &d : fn.defaults)
+      expr(d.get(), inner);
     body(fn.body, inner);
   }
 
@@ -386,9 +434,11 @@ private:
       if (!ok()) return;
       Stmt &stmt = *p;
       switch (stmt.kind) {
-      case StmtKind::text: break;
+      case StmtKind::text:
+        break;
       case StmtKind::output:
-        for (ExprPtr &e : stmt.exprs) expr(e.get(), f);
+        for (ExprPtr &e : stmt.exprs)
+          expr(e.get(), f);
         break;
       case StmtKind::ifElse: {
         Frame soft{f.symbols, true, f.inLoop};
@@ -398,7 +448,9 @@ private:
         }
         break;
       }
-      case StmtKind::forLoop: forLoop(stmt, f); break;
+      case StmtKind::forLoop:
+        forLoop(stmt, f);
+        break;
       case StmtKind::set:
         expr(stmt.exprs[0].get(), f);
         expr(stmt.targets[0].get(), f);
@@ -426,12 +478,15 @@ private:
       }
       case StmtKind::with: {
         Symbols s(&f.symbols, f.symbols.function);
-        for (const ExprPtr &t : stmt.targets) noteTarget(*t, s, true);
+        for (const ExprPtr &t : stmt.targets)
+          noteTarget(*t, s, true);
         noteBody(stmt.blocks[0], s);
         fill(stmt.scope, s);
         Frame inner{s, false, f.inLoop};
-        for (ExprPtr &e : stmt.exprs) expr(e.get(), f);
-        for (ExprPtr &t : stmt.targets) expr(t.get(), inner);
+        for (ExprPtr &e : stmt.exprs)
+          expr(e.get(), f);
+        for (ExprPtr &t : stmt.targets)
+          expr(t.get(), inner);
         body(stmt.blocks[0], inner);
         break;
       }
@@ -443,11 +498,14 @@ private:
         function(*stmt.function, f);
         expr(stmt.exprs[0].get(), f);
         break;
-      case StmtKind::generation: function(*stmt.function, f); break;
+      case StmtKind::generation:
+        function(*stmt.function, f);
+        break;
       case StmtKind::breakLoop:
       case StmtKind::continueLoop:
         if (!f.inLoop)
-          fail(stmt.line, stmt.kind == StmtKind::breakLoop ? "'break' outside of a loop" : "'continue' outside of a loop");
+          fail(stmt.line,
+               stmt.kind == StmtKind::breakLoop ? "'break' outside of a loop" : "'continue' outside of a loop");
         break;
       }
     }

@@ -72,7 +72,8 @@ bool makeGenerator(Renderer &r, int depth, Pull pull, Value &out) {
 
 bool fromItems(Renderer &r, std::vector<Value> items, Value &out) {
   int depth = 0;
-  for (const Value &v : items) depth = std::max(depth, v.depth());
+  for (const Value &v : items)
+    depth = std::max(depth, v.depth());
   return makeGenerator(
       r, depth,
       [items = std::move(items), at = size_t(0)](Renderer &, Value &item, bool &done) mutable {
@@ -95,8 +96,10 @@ struct Lazy {
 
   int depth() const {
     int depth = source.depth();
-    for (const Value &v : args.positional) depth = std::max(depth, v.depth());
-    for (const auto &v : args.keyword) depth = std::max(depth, v.second.depth());
+    for (const Value &v : args.positional)
+      depth = std::max(depth, v.depth());
+    for (const auto &v : args.keyword)
+      depth = std::max(depth, v.second.depth());
     return depth;
   }
 };
@@ -132,8 +135,10 @@ bool mapFilter(Renderer &r, const Value &in, Args &args, Value &out) {
           bool any;
           l.started = true;
           if (!r.truth(l.source, any)) return false;
-          if (!any) l.source = Value::undefined();
-          else if (!start(r, l)) return false;
+          if (!any)
+            l.source = Value::undefined();
+          else if (!start(r, l))
+            return false;
           if (!l.iterator.start(r, l.source)) return false;
         }
         Value from;
@@ -177,8 +182,10 @@ bool chooseFilter(Renderer &r, const Value &in, Args &args, Value &out, bool kee
           bool any;
           l.started = true;
           if (!r.truth(l.source, any)) return false;
-          if (!any) l.source = Value::undefined();
-          else if (!start(r, l)) return false;
+          if (!any)
+            l.source = Value::undefined();
+          else if (!start(r, l))
+            return false;
           if (!l.iterator.start(r, l.source)) return false;
         }
         while (true) {
@@ -290,7 +297,8 @@ bool sliceFilter(Renderer &r, const Value &in, Args &args, Value &out) {
   if (slices == 0) return r.fail("division by zero");
   if (!r.collect(in, items) || !r.tick(slices > 0 ? slices : 0)) return false;
   bool filled = !a[1].isMissing() && !a[1].is(Kind::none);
-  int64_t n = static_cast<int64_t>(items.size()), each = slices > 0 ? n / slices : 0, extra = slices > 0 ? n % slices : 0;
+  int64_t n = static_cast<int64_t>(items.size()), each = slices > 0 ? n / slices : 0,
+          extra = slices > 0 ? n % slices : 0;
   for (int64_t k = 0, at = 0; k < slices; ++k) {
     int64_t size = each + (k < extra);
     std::vector<Value> column(items.begin() + at, items.begin() + at + size);
@@ -445,9 +453,7 @@ bool groupbyFilter(Renderer &r, const Value &in, Args &args, Value &out) {
   if (!r.bind("groupby", args, {"attribute", "default", "case_sensitive"}, 1, a) || !flag(r, a[2], caseSensitive) ||
       !makePath(r, a[0], path) || !r.collect(in, items))
     return false;
-  auto rawKey = [&](const Value &item, Value &key) {
-    return follow(r, item, path, key, a[1]);
-  };
+  auto rawKey = [&](const Value &item, Value &key) { return follow(r, item, path, key, a[1]); };
   for (const Value &item : items) {
     Value key;
     if (!rawKey(item, key)) return false;
@@ -502,12 +508,8 @@ bool extreme(Renderer &r, const char *name, const Value &in, Args &args, Value &
   return true;
 }
 
-bool minFilter(Renderer &r, const Value &in, Args &args, Value &out) {
-  return extreme(r, "min", in, args, out, false);
-}
-bool maxFilter(Renderer &r, const Value &in, Args &args, Value &out) {
-  return extreme(r, "max", in, args, out, true);
-}
+bool minFilter(Renderer &r, const Value &in, Args &args, Value &out) { return extreme(r, "min", in, args, out, false); }
+bool maxFilter(Renderer &r, const Value &in, Args &args, Value &out) { return extreme(r, "max", in, args, out, true); }
 
 bool sumFilter(Renderer &r, const Value &in, Args &args, Value &out) {
   std::vector<Value> a, items;
@@ -543,14 +545,14 @@ bool attrFilter(Renderer &r, const Value &in, Args &args, Value &out) {
 
 std::span<const FilterEntry> sequenceFilters() {
   static const FilterEntry table[] = {
-      {"attr", attrFilter},       {"batch", batchFilter},           {"count", lengthFilter},
-      {"d", defaultFilter},       {"default", defaultFilter},       {"dictsort", dictsortFilter},
-      {"first", firstFilter},     {"groupby", groupbyFilter},       {"items", itemsFilter},
-      {"join", joinFilter},       {"last", lastFilter},             {"length", lengthFilter},
-      {"list", listFilter},       {"map", mapFilter},               {"max", maxFilter},
-      {"min", minFilter},         {"reject", rejectFilter},         {"rejectattr", rejectattrFilter},
-      {"reverse", reverseFilter}, {"select", selectFilter},         {"selectattr", selectattrFilter},
-      {"slice", sliceFilter},     {"sort", sortFilter},             {"sum", sumFilter},
+      {"attr", attrFilter},       {"batch", batchFilter},     {"count", lengthFilter},
+      {"d", defaultFilter},       {"default", defaultFilter}, {"dictsort", dictsortFilter},
+      {"first", firstFilter},     {"groupby", groupbyFilter}, {"items", itemsFilter},
+      {"join", joinFilter},       {"last", lastFilter},       {"length", lengthFilter},
+      {"list", listFilter},       {"map", mapFilter},         {"max", maxFilter},
+      {"min", minFilter},         {"reject", rejectFilter},   {"rejectattr", rejectattrFilter},
+      {"reverse", reverseFilter}, {"select", selectFilter},   {"selectattr", selectattrFilter},
+      {"slice", sliceFilter},     {"sort", sortFilter},       {"sum", sumFilter},
       {"unique", uniqueFilter},
   };
   return table;

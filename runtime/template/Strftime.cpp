@@ -13,7 +13,12 @@ CivilTime CivilTime::now() {
   time_t seconds = std::chrono::system_clock::to_time_t(moment);
   std::tm tm = {};
   localtime_r(&seconds, &tm);
-  return {tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec,
+  return {tm.tm_year + 1900,
+          tm.tm_mon + 1,
+          tm.tm_mday,
+          tm.tm_hour,
+          tm.tm_min,
+          tm.tm_sec,
           static_cast<int>((micros % 1000000 + 1000000) % 1000000)};
 }
 
@@ -45,7 +50,8 @@ void isoWeek(int year, int yearDay, int &isoYear, int &week) {
   int monday = (weekday(year, yearDay) + 6) % 7;
   isoYear = year;
   week = (yearDay - monday + 9) / 7;
-  if (week < 1) week = weeksIn(--isoYear);
+  if (week < 1)
+    week = weeksIn(--isoYear);
   else if (week > weeksIn(year)) {
     week = 1;
     ++isoYear;
@@ -76,47 +82,120 @@ std::string formatTime(const CivilTime &t, std::string_view format) {
     if (bare) c = format[++i];
     auto two = [&](int value) { number(value, bare ? 1 : 2); };
     switch (c) {
-    case 'a': out.append(weekdays[day], 3); break;
-    case 'A': out += weekdays[day]; break;
+    case 'a':
+      out.append(weekdays[day], 3);
+      break;
+    case 'A':
+      out += weekdays[day];
+      break;
     case 'b':
-    case 'h': out.append(month, 3); break;
-    case 'B': out += month; break;
-    case 'c': out += formatTime(t, "%a %b %e %H:%M:%S %Y"); break;
-    case 'C': two(t.year / 100); break;
-    case 'd': two(t.day); break;
+    case 'h':
+      out.append(month, 3);
+      break;
+    case 'B':
+      out += month;
+      break;
+    case 'c':
+      out += formatTime(t, "%a %b %e %H:%M:%S %Y");
+      break;
+    case 'C':
+      two(t.year / 100);
+      break;
+    case 'd':
+      two(t.day);
+      break;
     case 'D':
-    case 'x': out += formatTime(t, "%m/%d/%y"); break;
-    case 'e': number(t.day, bare ? 1 : 2, ' '); break;
-    case 'f': number(t.microsecond, 6); break;
-    case 'F': out += formatTime(t, "%Y-%m-%d"); break;
-    case 'g': two(isoYear % 100); break;
-    case 'G': number(isoYear, 1); break;
-    case 'H': two(t.hour); break;
-    case 'I': two(hour12); break;
-    case 'j': number(yearDay, bare ? 1 : 3); break;
-    case 'k': number(t.hour, bare ? 1 : 2, ' '); break;
-    case 'l': number(hour12, bare ? 1 : 2, ' '); break;
-    case 'm': two(t.month); break;
-    case 'M': two(t.minute); break;
-    case 'n': out += '\n'; break;
-    case 'p': out += t.hour < 12 ? "AM" : "PM"; break;
-    case 'P': out += t.hour < 12 ? "am" : "pm"; break;
-    case 'r': out += formatTime(t, "%I:%M:%S %p"); break;
-    case 'R': out += formatTime(t, "%H:%M"); break;
-    case 'S': two(t.second); break;
-    case 't': out += '\t'; break;
+    case 'x':
+      out += formatTime(t, "%m/%d/%y");
+      break;
+    case 'e':
+      number(t.day, bare ? 1 : 2, ' ');
+      break;
+    case 'f':
+      number(t.microsecond, 6);
+      break;
+    case 'F':
+      out += formatTime(t, "%Y-%m-%d");
+      break;
+    case 'g':
+      two(isoYear % 100);
+      break;
+    case 'G':
+      number(isoYear, 1);
+      break;
+    case 'H':
+      two(t.hour);
+      break;
+    case 'I':
+      two(hour12);
+      break;
+    case 'j':
+      number(yearDay, bare ? 1 : 3);
+      break;
+    case 'k':
+      number(t.hour, bare ? 1 : 2, ' ');
+      break;
+    case 'l':
+      number(hour12, bare ? 1 : 2, ' ');
+      break;
+    case 'm':
+      two(t.month);
+      break;
+    case 'M':
+      two(t.minute);
+      break;
+    case 'n':
+      out += '\n';
+      break;
+    case 'p':
+      out += t.hour < 12 ? "AM" : "PM";
+      break;
+    case 'P':
+      out += t.hour < 12 ? "am" : "pm";
+      break;
+    case 'r':
+      out += formatTime(t, "%I:%M:%S %p");
+      break;
+    case 'R':
+      out += formatTime(t, "%H:%M");
+      break;
+    case 'S':
+      two(t.second);
+      break;
+    case 't':
+      out += '\t';
+      break;
     case 'T':
-    case 'X': out += formatTime(t, "%H:%M:%S"); break;
-    case 'u': number(day ? day : 7, 1); break;
-    case 'U': two((yearDay - 1 + 7 - day) / 7); break;
-    case 'V': two(week); break;
-    case 'w': number(day, 1); break;
-    case 'W': two((yearDay - 1 + 7 - (day + 6) % 7) / 7); break;
-    case 'y': two(t.year % 100); break;
-    case 'Y': number(t.year, 1); break;
+    case 'X':
+      out += formatTime(t, "%H:%M:%S");
+      break;
+    case 'u':
+      number(day ? day : 7, 1);
+      break;
+    case 'U':
+      two((yearDay - 1 + 7 - day) / 7);
+      break;
+    case 'V':
+      two(week);
+      break;
+    case 'w':
+      number(day, 1);
+      break;
+    case 'W':
+      two((yearDay - 1 + 7 - (day + 6) % 7) / 7);
+      break;
+    case 'y':
+      two(t.year % 100);
+      break;
+    case 'Y':
+      number(t.year, 1);
+      break;
     case 'z':
-    case 'Z': break; // no time zone
-    case '%': out += '%'; break;
+    case 'Z':
+      break; // no time zone
+    case '%':
+      out += '%';
+      break;
     default:
       out += '%';
       if (bare) out += '-';

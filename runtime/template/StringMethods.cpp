@@ -104,7 +104,8 @@ Parts splitWordsRight(std::string_view s, int64_t most) {
     size_t begin = s.size();
     while (begin > 0) {
       size_t last = begin;
-      do --last;
+      do
+        --last;
       while ((s[last] & 0xC0) == 0x80 && last > 0);
       size_t at = last;
       if (isSpace(decodeAt(s, at))) break;
@@ -210,7 +211,8 @@ bool Renderer::stringMethod(const Value &self, const std::string &name, Args &ar
   auto listOf = [&](const Parts &parts) {
     std::vector<Value> items;
     if (!tick(parts.size())) return false;
-    for (std::string_view part : parts) items.push_back(Value::string(std::string(part), markup));
+    for (std::string_view part : parts)
+      items.push_back(Value::string(std::string(part), markup));
     return makeList(std::move(items), out);
   };
   std::string x, y;
@@ -245,8 +247,10 @@ bool Renderer::stringMethod(const Value &self, const std::string &name, Args &ar
     bool right = name == "rpartition";
     size_t at = right ? findTextLast(s, x) : findText(s, x, 0);
     std::string parts[3];
-    if (at == std::string::npos) parts[right ? 2 : 0] = s;
-    else parts[0] = s.substr(0, at), parts[1] = x, parts[2] = s.substr(at + x.size());
+    if (at == std::string::npos)
+      parts[right ? 2 : 0] = s;
+    else
+      parts[0] = s.substr(0, at), parts[1] = x, parts[2] = s.substr(at + x.size());
     return makeList({Value::string(parts[0], markup), Value::string(parts[1], markup), Value::string(parts[2], markup)},
                     out, Kind::tuple);
   }
@@ -277,15 +281,15 @@ bool Renderer::stringMethod(const Value &self, const std::string &name, Args &ar
     if (!argText(0, x)) return false;
     if (name == "count") {
       int64_t count = 0;
-      if (x.empty()) count = empty ? 0 : to - from + 1;
+      if (x.empty())
+        count = empty ? 0 : to - from + 1;
       else
-        for (size_t at = 0; (at = findText(part, x, at)) != std::string::npos; at += x.size()) ++count;
+        for (size_t at = 0; (at = findText(part, x, at)) != std::string::npos; at += x.size())
+          ++count;
       out = Value::integer(count);
       return true;
     }
-    size_t at = empty              ? std::string::npos
-                : name[0] == 'r' ? findTextLast(part, x)
-                                   : findText(part, x, 0);
+    size_t at = empty ? std::string::npos : name[0] == 'r' ? findTextLast(part, x) : findText(part, x, 0);
     if (at == std::string::npos && name.ends_with("index")) return fail("%s: the text is not found", name.c_str());
     out = Value::integer(at == std::string::npos ? -1 : static_cast<int64_t>(countCodePoints(s.substr(0, begin + at))));
     return true;
@@ -328,7 +332,8 @@ bool Renderer::stringMethod(const Value &self, const std::string &name, Args &ar
     // Python's center puts the odd character left when the width is odd.
     int64_t left = name == "center" ? missing / 2 + (missing & width & 1) : name == "ljust" ? 0 : missing;
     std::string before, after;
-    for (int64_t i = 0; i < missing; ++i) (i < left ? before : after) += fill;
+    for (int64_t i = 0; i < missing; ++i)
+      (i < left ? before : after) += fill;
     bool sign = name == "zfill" && !s.empty() && (s[0] == '+' || s[0] == '-');
     return text(sign ? s[0] + before + s.substr(1) : before + s + after);
   }

@@ -32,11 +32,11 @@ struct CivilTime {
 
 struct RenderOptions {
   CivilTime now;
-  uint64_t maxSteps = 1000000;           ///< statements, loop rounds, calls, list elements, KiB of text
-  size_t maxOutputBytes = 16u << 20;     ///< of the output, and of any one string on the way
+  uint64_t maxSteps = 1000000;             ///< statements, loop rounds, calls, list elements, KiB of text
+  size_t maxOutputBytes = 16u << 20;       ///< of the output, and of any one string on the way
   size_t maxLiveBytes = size_t(256) << 20; ///< of all values that exist at one time
-  int maxDepth = 100;                    ///< calls within calls, and lists within lists
-  int64_t maxRange = 100000;             ///< elements of one range()
+  int maxDepth = 100;                      ///< calls within calls, and lists within lists
+  int64_t maxRange = 100000;               ///< elements of one range()
 };
 
 /// A parsed template. Cheap to copy; immutable, so any number of threads may render it at one time.

@@ -13,19 +13,16 @@ struct TestEntry {
   bool (*apply)(Renderer &r, const Value &in, const Value &arg, bool &out);
 };
 
-template <Op op>
-bool compareTest(Renderer &r, const Value &in, const Value &arg, bool &out) {
+template <Op op> bool compareTest(Renderer &r, const Value &in, const Value &arg, bool &out) {
   return r.compare(op, in, arg, out);
 }
 
-template <Kind kind>
-bool kindTest(Renderer &, const Value &in, const Value &, bool &out) {
+template <Kind kind> bool kindTest(Renderer &, const Value &in, const Value &, bool &out) {
   out = in.is(kind);
   return true;
 }
 
-template <int value>
-bool constantTest(Renderer &, const Value &in, const Value &, bool &out) {
+template <int value> bool constantTest(Renderer &, const Value &in, const Value &, bool &out) {
   out = in.is(Kind::boolean) && in.asBool() == (value != 0);
   return true;
 }

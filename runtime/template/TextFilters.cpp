@@ -13,12 +13,23 @@ std::string Renderer::escapeHtml(std::string_view text) {
   std::string out;
   for (char c : text) {
     switch (c) {
-    case '&': out += "&amp;"; break;
-    case '<': out += "&lt;"; break;
-    case '>': out += "&gt;"; break;
-    case '"': out += "&#34;"; break;
-    case '\'': out += "&#39;"; break;
-    default: out += c;
+    case '&':
+      out += "&amp;";
+      break;
+    case '<':
+      out += "&lt;";
+      break;
+    case '>':
+      out += "&gt;";
+      break;
+    case '"':
+      out += "&#34;";
+      break;
+    case '\'':
+      out += "&#39;";
+      break;
+    default:
+      out += c;
     }
   }
   return out;
@@ -50,7 +61,8 @@ std::string stripTags(std::string_view text) {
     }
   }
   static const std::pair<const char *, const char *> entities[] = {
-      {"&lt;", "<"}, {"&gt;", ">"}, {"&quot;", "\""}, {"&#34;", "\""}, {"&#39;", "'"}, {"&nbsp;", "\u00a0"}, {"&amp;", "&"}};
+      {"&lt;", "<"},  {"&gt;", ">"},        {"&quot;", "\""}, {"&#34;", "\""},
+      {"&#39;", "'"}, {"&nbsp;", "\u00a0"}, {"&amp;", "&"}};
   std::string resolved;
   for (size_t i = 0; i < out.size();) {
     bool hit = false;
@@ -78,8 +90,7 @@ bool softText(Renderer &r, const Value &in, std::string &out, bool &markup) {
 }
 
 /// A filter that is a method of str called on the text of its input.
-template <typename Map>
-bool mapText(const char *name, Map map, Renderer &r, const Value &in, Args &args, Value &out) {
+template <typename Map> bool mapText(const char *name, Map map, Renderer &r, const Value &in, Args &args, Value &out) {
   std::vector<Value> a;
   std::string text;
   bool markup;
@@ -261,9 +272,12 @@ bool urlencodeFilter(Renderer &r, const Value &in, Args &args, Value &out) {
     for (unsigned char c : text) {
       bool plain = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_' || c == '.' ||
                    c == '-' || c == '~' || (c == '/' && !form);
-      if (plain) to += static_cast<char>(c);
-      else if (c == ' ' && form) to += '+';
-      else (to += '%') += {hex[c >> 4], hex[c & 15]};
+      if (plain)
+        to += static_cast<char>(c);
+      else if (c == ' ' && form)
+        to += '+';
+      else
+        (to += '%') += {hex[c >> 4], hex[c & 15]};
     }
     return r.checkSize(to.size());
   };
@@ -272,7 +286,8 @@ bool urlencodeFilter(Renderer &r, const Value &in, Args &args, Value &out) {
                   in.is(Kind::generator) || in.isUndefined();
   if (!iterable) return quote(in, false, result) && r.makeString(std::move(result), out);
   if (in.is(Kind::dict)) {
-    for (const auto &[key, value] : in.as<DictObject>().items) pairs.push_back(Value::tuple({key, value}));
+    for (const auto &[key, value] : in.as<DictObject>().items)
+      pairs.push_back(Value::tuple({key, value}));
   } else if (!r.collect(in, pairs)) {
     return false;
   }
@@ -299,7 +314,8 @@ bool formatFilter(Renderer &r, const Value &in, Args &args, Value &out) {
     if (!r.makeList(args.positional, values, Kind::tuple)) return false;
   } else {
     auto dict = std::make_shared<DictObject>();
-    for (const auto &[name, value] : args.keyword) dict->set(Value::string(name), value);
+    for (const auto &[name, value] : args.keyword)
+      dict->set(Value::string(name), value);
     if (!r.makeDict(std::move(dict), values)) return false;
   }
   return r.formatPercent(format, values, out);
@@ -348,19 +364,26 @@ bool floatFilter(Renderer &r, const Value &in, Args &args, Value &out) {
   double d;
   if (!r.bind("float", args, {"default"}, 0, a)) return false;
   if (in.isUndefined()) return r.fail("float of an undefined value");
-  if (in.isNumber()) out = Value::real(in.asReal());
-  else if (in.is(Kind::string) && Renderer::parseReal(in.text(), d)) out = Value::real(d);
-  else out = a[0].isMissing() ? Value::real(0) : a[0];
+  if (in.isNumber())
+    out = Value::real(in.asReal());
+  else if (in.is(Kind::string) && Renderer::parseReal(in.text(), d))
+    out = Value::real(d);
+  else
+    out = a[0].isMissing() ? Value::real(0) : a[0];
   return true;
 }
 
 bool absFilter(Renderer &r, const Value &in, Args &args, Value &out) {
   std::vector<Value> a;
   if (!r.bind("abs", args, {}, 0, a)) return false;
-  if (in.is(Kind::real)) out = Value::real(std::fabs(in.asReal()));
-  else if (in.isInteger() && in.asInt() < 0) return r.negate(in, out);
-  else if (in.isInteger()) out = Value::integer(in.asInt());
-  else return r.fail("abs of a %s", typeName(in));
+  if (in.is(Kind::real))
+    out = Value::real(std::fabs(in.asReal()));
+  else if (in.isInteger() && in.asInt() < 0)
+    return r.negate(in, out);
+  else if (in.isInteger())
+    out = Value::integer(in.asInt());
+  else
+    return r.fail("abs of a %s", typeName(in));
   return true;
 }
 
@@ -387,12 +410,12 @@ bool roundFilter(Renderer &r, const Value &in, Args &args, Value &out) {
       return true;
     }
     int64_t unit = 1;
-    for (int64_t i = 0; i < -precision; ++i) unit *= 10;
+    for (int64_t i = 0; i < -precision; ++i)
+      unit *= 10;
     int64_t n = in.asInt(), rest = ((n % unit) + unit) % unit, down;
     if (__builtin_sub_overflow(n, rest, &down)) return r.exhausted("the result of round does not fit 64 bits");
     bool up = rest > unit - rest || (rest == unit - rest && (down / unit) % 2 != 0);
-    if (up && __builtin_add_overflow(down, unit, &down))
-      return r.exhausted("the result of round does not fit 64 bits");
+    if (up && __builtin_add_overflow(down, unit, &down)) return r.exhausted("the result of round does not fit 64 bits");
     out = Value::integer(down);
     return true;
   }
@@ -424,7 +447,8 @@ bool filesizeFilter(Renderer &r, const Value &in, Args &args, Value &out) {
   bool binary = false;
   double bytes;
   if (!r.bind("filesizeformat", args, {"binary"}, 0, a) || (!a[0].isMissing() && !r.truth(a[0], binary))) return false;
-  if (in.isNumber()) bytes = in.asReal();
+  if (in.isNumber())
+    bytes = in.asReal();
   else if (!in.is(Kind::string) || !Renderer::parseReal(in.text(), bytes))
     return r.fail("filesizeformat: expected a number, found %s", typeName(in));
   double base = binary ? 1024 : 1000, unit = base;
@@ -435,15 +459,14 @@ bool filesizeFilter(Renderer &r, const Value &in, Args &args, Value &out) {
   for (int i = 0; i < 8; ++i) {
     unit *= base;
     if (bytes >= unit && i < 7) continue;
-    std::snprintf(text, sizeof(text), "%.1f %c%sB", base * bytes / unit,
-                  binary && i == 0 ? 'K' : prefixes[i], binary ? "i" : "");
+    std::snprintf(text, sizeof(text), "%.1f %c%sB", base * bytes / unit, binary && i == 0 ? 'K' : prefixes[i],
+                  binary ? "i" : "");
     return r.makeString(text, out);
   }
   return false;
 }
 
-template <int N>
-bool unavailable(Renderer &r, const Value &, Args &, Value &) {
+template <int N> bool unavailable(Renderer &r, const Value &, Args &, Value &) {
   static const char *const names[] = {"pprint", "random", "urlize", "wordwrap", "xmlattr"};
   return r.unsupported("filter '%s'", names[N]);
 }
@@ -452,16 +475,35 @@ bool unavailable(Renderer &r, const Value &, Args &, Value &) {
 
 std::span<const FilterEntry> textFilters() {
   static const FilterEntry table[] = {
-      {"abs", absFilter},           {"capitalize", capitalizeFilter}, {"center", centerFilter},
-      {"e", escapeFilter},          {"escape", escapeFilter},         {"filesizeformat", filesizeFilter},
-      {"float", floatFilter},       {"forceescape", forceEscapeFilter}, {"format", formatFilter},
-      {"indent", indentFilter},     {"int", intFilter},               {"lower", lowerFilter},
-      {"replace", replaceFilter},   {"round", roundFilter},           {"safe", safeFilter},
-      {"string", stringFilter},     {"striptags", striptagsFilter},   {"title", titleFilter},
-      {"tojson", tojsonFilter},     {"trim", trimFilter},             {"truncate", truncateFilter},
-      {"upper", upperFilter},       {"urlencode", urlencodeFilter},   {"wordcount", wordcountFilter},
-      {"pprint", unavailable<0>},   {"random", unavailable<1>},       {"urlize", unavailable<2>},
-      {"wordwrap", unavailable<3>}, {"xmlattr", unavailable<4>},
+      {"abs", absFilter},
+      {"capitalize", capitalizeFilter},
+      {"center", centerFilter},
+      {"e", escapeFilter},
+      {"escape", escapeFilter},
+      {"filesizeformat", filesizeFilter},
+      {"float", floatFilter},
+      {"forceescape", forceEscapeFilter},
+      {"format", formatFilter},
+      {"indent", indentFilter},
+      {"int", intFilter},
+      {"lower", lowerFilter},
+      {"replace", replaceFilter},
+      {"round", roundFilter},
+      {"safe", safeFilter},
+      {"string", stringFilter},
+      {"striptags", striptagsFilter},
+      {"title", titleFilter},
+      {"tojson", tojsonFilter},
+      {"trim", trimFilter},
+      {"truncate", truncateFilter},
+      {"upper", upperFilter},
+      {"urlencode", urlencodeFilter},
+      {"wordcount", wordcountFilter},
+      {"pprint", unavailable<0>},
+      {"random", unavailable<1>},
+      {"urlize", unavailable<2>},
+      {"wordwrap", unavailable<3>},
+      {"xmlattr", unavailable<4>},
   };
   return table;
 }

@@ -21,8 +21,7 @@ struct CaseSpecial {
 };
 #include "UnicodeTables.inc"
 
-template <size_t N>
-bool contains(const Range (&table)[N], char32_t c) {
+template <size_t N> bool contains(const Range (&table)[N], char32_t c) {
   const Range *it =
       std::lower_bound(std::begin(table), std::end(table), c, [](const Range &r, char32_t c) { return r.last < c; });
   return it != std::end(table) && it->first <= c;
@@ -42,13 +41,17 @@ void appendMapped(std::string &out, char32_t c, const CaseRun (&runs)[R], const 
 }
 
 void appendUpper(std::string &out, char32_t c) {
-  if (c < 0x80) out += static_cast<char>(c >= 'a' && c <= 'z' ? c - 32 : c);
-  else appendMapped(out, c, toUpperRuns, toUpperSpecials);
+  if (c < 0x80)
+    out += static_cast<char>(c >= 'a' && c <= 'z' ? c - 32 : c);
+  else
+    appendMapped(out, c, toUpperRuns, toUpperSpecials);
 }
 
 void appendTitle(std::string &out, char32_t c) {
-  if (c < 0x80) appendUpper(out, c);
-  else appendMapped(out, c, toTitleRuns, toTitleSpecials);
+  if (c < 0x80)
+    appendUpper(out, c);
+  else
+    appendMapped(out, c, toTitleRuns, toTitleSpecials);
 }
 
 /// Lower case of the character at |at| of |text| (which ends at |next|): a capital sigma at the end
@@ -61,7 +64,8 @@ void appendLower(std::string &out, std::string_view text, size_t at, size_t next
   if (c != 0x3a3) return appendMapped(out, c, toLowerRuns, toLowerSpecials);
   bool before = false, after = false;
   for (size_t i = at; i > 0;) {
-    do --i;
+    do
+      --i;
     while ((text[i] & 0xC0) == 0x80);
     size_t j = i;
     char32_t d = decodeAt(text, j);
@@ -104,7 +108,8 @@ bool isValidUtf8(std::string_view s) {
 
 size_t countCodePoints(std::string_view s) {
   size_t n = 0;
-  for (char c : s) n += (c & 0xC0) != 0x80;
+  for (char c : s)
+    n += (c & 0xC0) != 0x80;
   return n;
 }
 
@@ -113,7 +118,8 @@ char32_t decodeAt(std::string_view s, size_t &i) {
   if (c < 0x80) return c;
   int more = c >= 0xF0 ? 3 : c >= 0xE0 ? 2 : 1;
   char32_t value = c & (0x3F >> more);
-  for (; more > 0 && i < s.size(); --more) value = value << 6 | (s[i++] & 0x3F);
+  for (; more > 0 && i < s.size(); --more)
+    value = value << 6 | (s[i++] & 0x3F);
   return value;
 }
 
@@ -137,13 +143,15 @@ void appendUtf8(std::string &out, char32_t c) {
 
 std::u32string decode(std::string_view s) {
   std::u32string out;
-  for (size_t i = 0; i < s.size();) out += decodeAt(s, i);
+  for (size_t i = 0; i < s.size();)
+    out += decodeAt(s, i);
   return out;
 }
 
 std::string encode(std::u32string_view s) {
   std::string out;
-  for (char32_t c : s) appendUtf8(out, c);
+  for (char32_t c : s)
+    appendUtf8(out, c);
   return out;
 }
 
@@ -172,7 +180,8 @@ bool isIdentifierPart(char32_t c) { return contains(identifier, c); }
 
 std::string toUpper(std::string_view s) {
   std::string out;
-  for (size_t i = 0; i < s.size();) appendUpper(out, decodeAt(s, i));
+  for (size_t i = 0; i < s.size();)
+    appendUpper(out, decodeAt(s, i));
   return out;
 }
 
@@ -192,8 +201,10 @@ std::string toTitle(std::string_view s) {
   for (size_t i = 0; i < s.size();) {
     size_t at = i;
     char32_t c = decodeAt(s, i);
-    if (inWord) appendLower(out, s, at, i, c);
-    else appendTitle(out, c);
+    if (inWord)
+      appendLower(out, s, at, i, c);
+    else
+      appendTitle(out, c);
     inWord = isCased(c);
   }
   return out;
@@ -204,8 +215,10 @@ std::string capitalize(std::string_view s) {
   for (size_t i = 0; i < s.size();) {
     size_t at = i;
     char32_t c = decodeAt(s, i);
-    if (at > 0) appendLower(out, s, at, i, c);
-    else appendTitle(out, c);
+    if (at > 0)
+      appendLower(out, s, at, i, c);
+    else
+      appendTitle(out, c);
   }
   return out;
 }
@@ -215,9 +228,12 @@ std::string swapCase(std::string_view s) {
   for (size_t i = 0; i < s.size();) {
     size_t at = i;
     char32_t c = decodeAt(s, i);
-    if (isUpper(c)) appendLower(out, s, at, i, c);
-    else if (isLower(c)) appendUpper(out, c);
-    else appendUtf8(out, c);
+    if (isUpper(c))
+      appendLower(out, s, at, i, c);
+    else if (isLower(c))
+      appendUpper(out, c);
+    else
+      appendUtf8(out, c);
   }
   return out;
 }
@@ -234,7 +250,8 @@ std::string_view strip(std::string_view s, StripSide side, const std::u32string 
   if (side & stripRight)
     while (end > begin) {
       size_t last = end;
-      do --last;
+      do
+        --last;
       while ((s[last] & 0xC0) == 0x80 && last > begin);
       size_t at = last;
       if (!drop(decodeAt(s, at))) break;

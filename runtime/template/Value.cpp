@@ -65,14 +65,14 @@ bool Value::identical(const Value &other) const {
 
 ListObject::ListObject(std::vector<Value> v) : items(std::move(v)) {
   charge(sizeof(*this) + items.capacity() * sizeof(Value));
-  for (const Value &item : items) depth = std::max<int>(depth, item.depth());
+  for (const Value &item : items)
+    depth = std::max<int>(depth, item.depth());
   ++depth;
 }
 
 Value makeDict(std::shared_ptr<DictObject> dict) { return Value::object(Kind::dict, std::move(dict)); }
 
-template <typename Same>
-int64_t DictObject::probe(uint64_t hash, Same same) const {
+template <typename Same> int64_t DictObject::probe(uint64_t hash, Same same) const {
   if (table.empty()) {
     for (size_t i = 0; i < items.size(); ++i)
       if (same(items[i].first)) return static_cast<int64_t>(i);
@@ -90,7 +90,8 @@ int64_t DictObject::find(const Value &key) const {
 
 static uint64_t hashText(std::string_view s) {
   uint64_t h = 0xcbf29ce484222325u;
-  for (char c : s) h = (h ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
+  for (char c : s)
+    h = (h ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
   return h ^ h >> 29;
 }
 
@@ -111,17 +112,20 @@ void DictObject::set(const Value &key, Value value) {
   if (items.size() > 8 && items.size() * 2 > table.size()) return grow();
   if (table.empty()) return;
   size_t mask = table.size() - 1, slot = hashOf(key) & mask;
-  while (table[slot] >= 0) slot = (slot + 1) & mask;
+  while (table[slot] >= 0)
+    slot = (slot + 1) & mask;
   table[slot] = static_cast<int32_t>(items.size() - 1);
 }
 
 void DictObject::grow() {
   size_t size = 32;
-  while (size < items.size() * 4) size *= 2;
+  while (size < items.size() * 4)
+    size *= 2;
   table.assign(size, -1);
   for (size_t i = 0; i < items.size(); ++i) {
     size_t slot = hashOf(items[i].first) & (size - 1);
-    while (table[slot] >= 0) slot = (slot + 1) & (size - 1);
+    while (table[slot] >= 0)
+      slot = (slot + 1) & (size - 1);
     table[slot] = static_cast<int32_t>(i);
   }
 }
@@ -130,12 +134,14 @@ bool isHashable(const Value &v) {
   switch (v.kind()) {
   case Kind::list:
   case Kind::dict:
-  case Kind::view: return false;
+  case Kind::view:
+    return false;
   case Kind::tuple:
     for (const Value &item : v.items())
       if (!isHashable(item)) return false;
     return true;
-  default: return true;
+  default:
+    return true;
   }
 }
 
@@ -147,7 +153,8 @@ uint64_t hashOf(const Value &v) {
   };
   switch (v.kind()) {
   case Kind::boolean:
-  case Kind::integer: return mix(static_cast<uint64_t>(v.asInt()));
+  case Kind::integer:
+    return mix(static_cast<uint64_t>(v.asInt()));
   case Kind::real: {
     double d = v.asReal();
     if (d >= -9.2e18 && d <= 9.2e18 && d == std::floor(d)) return mix(static_cast<uint64_t>(static_cast<int64_t>(d)));
@@ -155,15 +162,19 @@ uint64_t hashOf(const Value &v) {
     std::memcpy(&bits, &d, sizeof(bits));
     return mix(bits);
   }
-  case Kind::string: return hashText(v.text());
+  case Kind::string:
+    return hashText(v.text());
   case Kind::tuple: {
     uint64_t h = 0x9e3779b97f4a7c15u;
-    for (const Value &item : v.items()) h = mix(h ^ hashOf(item));
+    for (const Value &item : v.items())
+      h = mix(h ^ hashOf(item));
     return h;
   }
   case Kind::undefined:
-  case Kind::none: return mix(static_cast<uint64_t>(v.kind()));
-  default: return mix(reinterpret_cast<uintptr_t>(v.ref().get()));
+  case Kind::none:
+    return mix(static_cast<uint64_t>(v.kind()));
+  default:
+    return mix(reinterpret_cast<uintptr_t>(v.ref().get()));
   }
 }
 
@@ -193,8 +204,10 @@ bool equalKeys(const Value &a, const Value &b) {
   if (a.kind() != b.kind()) return false;
   switch (a.kind()) {
   case Kind::undefined:
-  case Kind::none: return true;
-  case Kind::string: return a.text() == b.text();
+  case Kind::none:
+    return true;
+  case Kind::string:
+    return a.text() == b.text();
   case Kind::tuple: {
     if (a.identical(b)) return true;
     const auto &x = a.items(), &y = b.items();
@@ -203,7 +216,8 @@ bool equalKeys(const Value &a, const Value &b) {
       if (!equalKeys(x[i], y[i])) return false;
     return true;
   }
-  default: return a.identical(b);
+  default:
+    return a.identical(b);
   }
 }
 
@@ -224,7 +238,8 @@ std::string formatReal(double d) {
     if (c != '.') digits += c;
   int exponent = 0;
   bool negative = sci[e + 1] == '-';
-  for (char c : sci.substr(e + 2)) exponent = exponent * 10 + (c - '0');
+  for (char c : sci.substr(e + 2))
+    exponent = exponent * 10 + (c - '0');
   if (negative) exponent = -exponent;
   int n = static_cast<int>(digits.size());
   // repr() switches to an exponent below 1e-4 and from 1e16 on.
@@ -243,25 +258,44 @@ std::string formatReal(double d) {
 const char *typeName(const Value &v) {
   switch (v.kind()) {
   case Kind::missing:
-  case Kind::undefined: return "undefined";
-  case Kind::none: return "none";
-  case Kind::boolean: return "bool";
-  case Kind::integer: return "int";
-  case Kind::real: return "float";
-  case Kind::string: return "str";
-  case Kind::list: return "list";
-  case Kind::tuple: return "tuple";
-  case Kind::dict: return "dict";
-  case Kind::range: return "range";
-  case Kind::view: return "dict view";
-  case Kind::space: return "namespace";
-  case Kind::generator: return "generator";
-  case Kind::method: return "method";
-  case Kind::function: return "function";
-  case Kind::macro: return "macro";
-  case Kind::loop: return "loop";
-  case Kind::cycler: return "cycler";
-  case Kind::joiner: return "joiner";
+  case Kind::undefined:
+    return "undefined";
+  case Kind::none:
+    return "none";
+  case Kind::boolean:
+    return "bool";
+  case Kind::integer:
+    return "int";
+  case Kind::real:
+    return "float";
+  case Kind::string:
+    return "str";
+  case Kind::list:
+    return "list";
+  case Kind::tuple:
+    return "tuple";
+  case Kind::dict:
+    return "dict";
+  case Kind::range:
+    return "range";
+  case Kind::view:
+    return "dict view";
+  case Kind::space:
+    return "namespace";
+  case Kind::generator:
+    return "generator";
+  case Kind::method:
+    return "method";
+  case Kind::function:
+    return "function";
+  case Kind::macro:
+    return "macro";
+  case Kind::loop:
+    return "loop";
+  case Kind::cycler:
+    return "cycler";
+  case Kind::joiner:
+    return "joiner";
   }
   return "value";
 }

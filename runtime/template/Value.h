@@ -90,10 +90,7 @@ public:
   const std::string &text() const;
   size_t codePoints() const;
   const std::vector<Value> &items() const;
-  template <typename T>
-  T &as() const {
-    return static_cast<T &>(*heap);
-  }
+  template <typename T> T &as() const { return static_cast<T &>(*heap); }
   const std::shared_ptr<Object> &ref() const { return heap; }
   int depth() const { return heap ? heap->depth : 0; }
   /// Same object, or same number.
@@ -135,8 +132,7 @@ struct DictObject : Object {
 
 private:
   void grow();
-  template <typename Same>
-  int64_t probe(uint64_t hash, Same same) const;
+  template <typename Same> int64_t probe(uint64_t hash, Same same) const;
   std::vector<int32_t> table; ///< open addressing once there are more than a few
 };
 

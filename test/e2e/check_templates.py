@@ -2,7 +2,7 @@
 """Renders real chat templates with Lathe and with Jinja2 and compares bytes.
 
 The templates are those in the source archive of llama-cpp-python (vendor/llama.cpp/models/templates),
-taken from $LATHE_TEMPLATES, or fetched:
+taken from the folder $LATHE_TEMPLATES, or fetched (77 MB, by the Python $LATHE_PIP_PYTHON if this one has no pip):
     pip download --no-deps --no-binary :all: llama-cpp-python==0.3.36
 Each is rendered for every conversation below. Where Jinja2 calls raise_exception the message must
 be equal; where it fails otherwise Lathe must fail too. Needs Python with jinja2.
@@ -139,13 +139,15 @@ def find_templates():
     folder = os.environ.get("LATHE_TEMPLATES")
     if not folder:
         work = tempfile.mkdtemp()
-        subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-build-isolation",
+        subprocess.run([os.environ.get("LATHE_PIP_PYTHON", sys.executable), "-m", "pip", "download", "-q", "--no-deps",
                         "--no-binary", ":all:", "-d", work, "llama-cpp-python==0.3.36"], check=True)
         archive = glob.glob(os.path.join(work, "*.tar.gz"))[0]
         with tarfile.open(archive) as tar:
-            members = [m for m in tar.getmembers() if "/models/templates/" in m.name and m.name.endswith(".jinja")]
-            tar.extractall(work, members)
-        folder = os.path.dirname(os.path.join(work, members[0].name))
+            for member in tar.getmembers():
+                if "/models/templates/" in member.name and member.name.endswith(".jinja"):
+                    with open(os.path.join(work, os.path.basename(member.name)), "wb") as out:
+                        out.write(tar.extractfile(member).read())
+        folder = work
     files = sorted(glob.glob(os.path.join(folder, "*.jinja")))
     if not files:
         sys.exit(f"no templates in {folder}")

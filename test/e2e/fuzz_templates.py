@@ -218,7 +218,7 @@ class Maker:
         return "".join(self.stmt() for _ in range(self.rng.randrange(1, 5)))
 
 
-ADDRESS = re.compile(r"at 0x[0-9a-f]+|<function|<class|<built-in|<bound|&lt;generator|<generator", re.IGNORECASE)
+ADDRESS = re.compile(r"0x[0-9a-f]{8}|<function|<class|<built-in|<bound|&lt;generator|<generator", re.IGNORECASE)
 UNSUPPORTED, EXHAUSTED = 3, 4
 
 

@@ -19,7 +19,8 @@ std::vector<float> randomLogits(int n, uint32_t seed, float spread = 2) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal(0, spread);
   std::vector<float> x(n);
-  for (float &v : x) v = normal(random);
+  for (float &v : x)
+    v = normal(random);
   return x;
 }
 
@@ -31,8 +32,10 @@ std::vector<double> law(const std::vector<float> &logits, const SamplingParams &
   for (size_t i = 0; i < n && !allowed.empty(); ++i)
     if (!(allowed[i / 32] >> (i % 32) & 1)) x[i] = -INFINITY;
   if (h.outputTokens() < p.minTokens)
-    for (int32_t t : p.stopTokenIds) x[t] = -INFINITY;
-  for (auto [t, b] : p.logitBias) x[t] += b;
+    for (int32_t t : p.stopTokenIds)
+      x[t] = -INFINITY;
+  for (auto [t, b] : p.logitBias)
+    x[t] += b;
   for (const auto &e : h.entries()) {
     if (e.inPrompt + e.inOutput > 0)
       x[e.token] = x[e.token] > 0 ? x[e.token] / p.repetitionPenalty : x[e.token] * p.repetitionPenalty;
@@ -40,28 +43,33 @@ std::vector<double> law(const std::vector<float> &logits, const SamplingParams &
   }
   double top = *std::max_element(x.begin(), x.end());
   std::vector<double> w(n);
-  for (size_t i = 0; i < n; ++i) w[i] = std::exp((x[i] - top) / p.temperature);
+  for (size_t i = 0; i < n; ++i)
+    w[i] = std::exp((x[i] - top) / p.temperature);
   for (double &v : w)
     if (v < p.minP) v = 0;
   std::vector<int> order(n);
   std::iota(order.begin(), order.end(), 0);
   std::sort(order.begin(), order.end(), [&](int a, int b) { return w[a] != w[b] ? w[a] > w[b] : a < b; });
   if (p.topK > 0)
-    for (size_t i = p.topK; i < n; ++i) w[order[i]] = 0;
+    for (size_t i = p.topK; i < n; ++i)
+      w[order[i]] = 0;
   double total = std::accumulate(w.begin(), w.end(), 0.0), sum = 0;
   for (int i : order) {
     if (p.topP < 1 && sum >= p.topP * total) w[i] = 0;
     sum += w[i];
   }
   total = std::accumulate(w.begin(), w.end(), 0.0);
-  for (double &v : w) v /= total;
+  for (double &v : w)
+    v /= total;
   return w;
 }
 
 TokenHistory someHistory(int vocab) {
   TokenHistory h;
-  for (int t : {0, 3, 3, 7}) h.addPrompt(t % vocab);
-  for (int t : {3, 5, 5, 5, 9, 11}) h.addOutput(t % vocab);
+  for (int t : {0, 3, 3, 7})
+    h.addPrompt(t % vocab);
+  for (int t : {3, 5, 5, 5, 9, 11})
+    h.addOutput(t % vocab);
   return h;
 }
 
@@ -124,7 +132,8 @@ TEST(Sampler, KeepsExactlyTheTokensOfTheLaw) {
     int vocab = 5 + static_cast<int>(random() % 40);
     Sampler sampler(vocab);
     std::vector<float> logits = randomLogits(vocab, random(), round % 3 ? 1.0f : 0.05f);
-    for (float &v : logits) v = std::round(v * 4) / 4; // many equals
+    for (float &v : logits)
+      v = std::round(v * 4) / 4; // many equals
     SamplingParams p;
     p.temperature = 0.7f;
     p.topK = random() % 2 ? 1 + static_cast<int>(random() % vocab) : 0;
@@ -132,7 +141,8 @@ TEST(Sampler, KeepsExactlyTheTokensOfTheLaw) {
     p.minP = random() % 2 ? 0.3f : 0;
     std::vector<double> expected = law(logits, p, {});
     std::vector<bool> seen(vocab);
-    for (uint32_t i = 0; i < 3000; ++i) seen[sampler.sample(logits, p, {}, i)->token] = true;
+    for (uint32_t i = 0; i < 3000; ++i)
+      seen[sampler.sample(logits, p, {}, i)->token] = true;
     for (int t = 0; t < vocab; ++t) {
       if (expected[t] == 0) EXPECT_FALSE(seen[t]) << round << ' ' << t;
       if (expected[t] > 0.01) EXPECT_TRUE(seen[t]) << round << ' ' << t;
@@ -154,8 +164,7 @@ TEST(Sampler, TakesTheLargestOfScoreAndNoise) {
         double record = 0;
         for (int t = 0; t < vocab; ++t) {
           if (logits[t] == -inf) continue;
-          double value = double(logits[t]) * (1.0 / double(0.8f)) +
-                         gumbelNoise(77, 0, position, t, DrawPurpose::token);
+          double value = double(logits[t]) * (1.0 / double(0.8f)) + gumbelNoise(77, 0, position, t, DrawPurpose::token);
           if (best < 0 || value > record) best = t, record = value;
         }
         EXPECT_EQ(sampler.sample(logits, p, {}, position)->token, best) << vocab << ' ' << kind;
@@ -210,15 +219,18 @@ TEST(Sampler, IsAPureFunctionOfItsArguments) {
 // What a seed gives may not change between versions or machines.
 TEST(Sampler, KeepsItsTokens) {
   std::vector<float> logits(1000);
-  for (int i = 0; i < 1000; ++i) logits[i] = static_cast<float>((i * 7919) % 1000) / 128;
+  for (int i = 0; i < 1000; ++i)
+    logits[i] = static_cast<float>((i * 7919) % 1000) / 128;
   Sampler sampler(1000);
   SamplingParams p;
   p.seed = 42;
   std::vector<int32_t> tokens;
-  for (uint32_t i = 0; i < 6; ++i) tokens.push_back(sampler.sample(logits, p, {}, i)->token);
+  for (uint32_t i = 0; i < 6; ++i)
+    tokens.push_back(sampler.sample(logits, p, {}, i)->token);
   p.topP = 0.5f;
   p.topK = 40;
-  for (uint32_t i = 0; i < 6; ++i) tokens.push_back(sampler.sample(logits, p, {}, i)->token);
+  for (uint32_t i = 0; i < 6; ++i)
+    tokens.push_back(sampler.sample(logits, p, {}, i)->token);
   EXPECT_EQ(tokens, (std::vector<int32_t>{336, 198, 149, 791, 865, 741, 642, 889, 247, 210, 247, 963}));
 }
 
@@ -235,13 +247,15 @@ TEST(Sampler, ReportsLogprobsOfTheRawLaw) {
   auto s = sampler.sample(logits, p, {}, 0);
   ASSERT_TRUE(s.ok());
   double total = 0;
-  for (float v : logits) total += std::exp(double(v));
+  for (float v : logits)
+    total += std::exp(double(v));
   EXPECT_EQ(s->token, 200);
   EXPECT_FLOAT_EQ(s->logprob, float(9 - std::log(total)));
   ASSERT_EQ(s->top.size(), 4u);
   EXPECT_EQ(s->top[0].token, 100);
   EXPECT_EQ(s->top[1].token, 200);
-  for (const TokenLogprob &t : s->top) EXPECT_FLOAT_EQ(t.logprob, float(logits[t.token] - std::log(total)));
+  for (const TokenLogprob &t : s->top)
+    EXPECT_FLOAT_EQ(t.logprob, float(logits[t.token] - std::log(total)));
   EXPECT_GE(s->top[2].logprob, s->top[3].logprob);
   p.logprobs = vocab;
   EXPECT_EQ(sampler.sample(logits, p, {}, 0)->top.back().token, 5);
@@ -265,8 +279,7 @@ TEST(Sampler, FaultsStayWithTheirRequest) {
   EXPECT_EQ(sampler.sample(logits, p, {}, 7, none).status().code(), StatusCode::failedPrecondition);
   EXPECT_EQ(sampler.sample(logits, p, {}, 7, std::vector<uint32_t>(1, 1)).status().message(),
             "sampler: expected a mask of 2 words, found 1");
-  EXPECT_EQ(sampler.sample(std::vector<float>(3), p, {}, 7).status().message(),
-            "sampler: expected 40 logits, found 3");
+  EXPECT_EQ(sampler.sample(std::vector<float>(3), p, {}, 7).status().message(), "sampler: expected 40 logits, found 3");
   std::fill(logits.begin(), logits.end(), -inf);
   EXPECT_EQ(sampler.sample(logits, p, {}, 8).status().message(), "no token may be chosen at position 8");
   logits[0] = 3e38f;
@@ -295,8 +308,7 @@ TEST(SamplingParams, SayWhatIsOutOfRange) {
   EXPECT_EQ(message([](P &p) { p.minTokens = -1; }), "min_tokens: expected a number >= 0, found -1");
   EXPECT_EQ(message([](P &p) { p.logprobs = 101; }), "logprobs: expected -1 to 100, found 101");
   EXPECT_EQ(message([](P &p) { p.logitBias = {{100, 0}}; }), "logit_bias: expected token ids below 100, found 100");
-  EXPECT_EQ(message([](P &p) { p.logitBias = {{1, 101}}; }),
-            "logit_bias: expected numbers in [-100, 100], found 101");
+  EXPECT_EQ(message([](P &p) { p.logitBias = {{1, 101}}; }), "logit_bias: expected numbers in [-100, 100], found 101");
   EXPECT_EQ(message([](P &p) { p.stopTokenIds = {-1}; }), "stop_token_ids: expected token ids below 100, found -1");
 }
 
@@ -306,8 +318,10 @@ TEST(TokenHistory, CountsAndForgets) {
   std::vector<int> prompt(3000), output(3000), order;
   for (int i = 0; i < 5000; ++i) {
     int t = static_cast<int>(random() % 3000);
-    if (random() % 2) h.addPrompt(t), ++prompt[t];
-    else h.addOutput(t), ++output[t], order.push_back(t);
+    if (random() % 2)
+      h.addPrompt(t), ++prompt[t];
+    else
+      h.addOutput(t), ++output[t], order.push_back(t);
   }
   for (int i = 0; i < 500; ++i) {
     h.removeOutput(order.back());
@@ -316,7 +330,8 @@ TEST(TokenHistory, CountsAndForgets) {
   }
   EXPECT_EQ(h.outputTokens(), static_cast<int>(order.size()));
   std::vector<int> p(3000), o(3000);
-  for (const auto &e : h.entries()) p[e.token] += e.inPrompt, o[e.token] += e.inOutput;
+  for (const auto &e : h.entries())
+    p[e.token] += e.inPrompt, o[e.token] += e.inOutput;
   EXPECT_EQ(p, prompt);
   EXPECT_EQ(o, output);
   h.removeOutput(2999999);

@@ -41,11 +41,13 @@ TEST(StopMatcher, AgreesWithBruteForceHoweverTheTextIsCut) {
   for (int round = 0; round < 3000; ++round) {
     auto word = [&](int most) {
       std::string s(random() % (most + 1), 'a');
-      for (char &c : s) c = static_cast<char>('a' + random() % 2);
+      for (char &c : s)
+        c = static_cast<char>('a' + random() % 2);
       return s;
     };
     std::vector<std::string> stops(random() % 4);
-    for (std::string &stop : stops) stop = word(6);
+    for (std::string &stop : stops)
+      stop = word(6);
     std::string text = word(40);
     bool include = random() % 2;
     Expected expected = bruteForce(text, stops, include);

@@ -3,6 +3,7 @@
 //===----------------------------------------------------------------------===//
 #include "template/Template.h"
 #include <gtest/gtest.h>
+#include <thread>
 
 using namespace lathe;
 using Json = nlohmann::ordered_json;
@@ -17,7 +18,8 @@ Status status(const std::string &source, const Json &context = Json::object()) {
 
 std::string repeated(const char *what, int times) {
   std::string out;
-  for (int i = 0; i < times; ++i) out += what;
+  for (int i = 0; i < times; ++i)
+    out += what;
   return out;
 }
 
@@ -76,6 +78,38 @@ TEST(Limits, LongButFlatIsFine) {
   EXPECT_TRUE(status("{{ 1" + repeated(" ~ 1", 20000) + " }}").ok());
   EXPECT_TRUE(status("{% if 0 %}" + repeated("{% elif 0 %}", 20000) + "{% endif %}").ok());
   EXPECT_TRUE(status(repeated("{{ 1 }}", 20000)).ok());
+}
+
+TEST(Limits, DeepRecursionFitsASmallStack) {
+  // The deepest recursion that the limits allow, on a thread with little stack.
+  std::string nested = "[" + repeated("(not ", 30) + "m(a + 1)" + repeated(")", 30) + "]";
+  std::string source =
+      "{% macro m(a) %}{% if a < 99 %}{% for x in " + nested + " %}{% endfor %}{% endif %}{% endmacro %}{{ m(1) }}";
+  Status result;
+  std::thread thread([&] { result = status(source); });
+  thread.join();
+  EXPECT_EQ(result.code(), StatusCode::resourceExhausted);
+  EXPECT_EQ(result.message(), "template line 1: expressions and calls nested more than 1000 deep");
+}
+
+TEST(Limits, ManyThreadsRenderOneTemplate) {
+  auto parsed =
+      Template::parse("{% set ns = namespace(l=['a', 'b']) %}{% for i in range(200) %}{{ ns.l | join('c') ~ i }}"
+                      "{% set ns.l = ns.l[:1] + ['d'] %}{% endfor %}");
+  ASSERT_TRUE(parsed.ok());
+  std::string expected = *parsed->render(Json::object(), RenderOptions());
+  std::vector<std::thread> threads;
+  std::vector<int> wrong(4);
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 20; ++i) {
+        auto text = parsed->render(Json::object(), RenderOptions());
+        wrong[t] += !text.ok() || *text != expected;
+      }
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  EXPECT_EQ(wrong, std::vector<int>(4));
 }
 
 TEST(Limits, LongChainsOfObjectsAreFreed) {

@@ -33,9 +33,12 @@ TEST(Template, GivesWhatJinja2Gives) {
   for (const Json &c : all["cases"]) {
     SCOPED_TRACE(c["name"].get<std::string>());
     std::string found = render(c["template"].get<std::string>(), all["context"]);
-    if (c.contains("text")) EXPECT_EQ(found, c["text"].get<std::string>());
-    else if (c.contains("raised")) EXPECT_EQ(found, "error: " + c["raised"].get<std::string>());
-    else EXPECT_TRUE(found.starts_with("error: template line ")) << found;
+    if (c.contains("text"))
+      EXPECT_EQ(found, c["text"].get<std::string>());
+    else if (c.contains("raised"))
+      EXPECT_EQ(found, "error: " + c["raised"].get<std::string>());
+    else
+      EXPECT_TRUE(found.starts_with("error: template line ")) << found;
   }
 }
 
@@ -85,7 +88,8 @@ TEST(Template, SaysWhatIsWrongWithASource) {
        "template line 1: cannot assign to the special variable 'loop' in a loop"},
       {"\xff", "template is not UTF-8"},
   };
-  for (const Message &m : messages) EXPECT_EQ(render(m.source), std::string("error: ") + m.error);
+  for (const Message &m : messages)
+    EXPECT_EQ(render(m.source), std::string("error: ") + m.error);
 }
 
 TEST(Template, SaysWhatWentWrong) {
@@ -104,8 +108,7 @@ TEST(Template, SaysWhatWentWrong) {
       {"{{ 1 | length }}", "template line 1: a int has no length"},
       {"{% for a in 1 %}{% endfor %}", "template line 1: a int cannot be iterated"},
       {"{% set a, b = [1] %}", "template line 1: expected 2 values to unpack, found 1"},
-      {"{% set a = 1 %}{% set a.b = 1 %}",
-       "template line 1: cannot assign to attribute 'b' of 'a': not a namespace"},
+      {"{% set a = 1 %}{% set a.b = 1 %}", "template line 1: cannot assign to attribute 'b' of 'a': not a namespace"},
       {"{{ [1].append(2) }}",
        "template line 1: cannot call an undefined value: 'append' of a list may not be used: it changes its object"},
       {"{{ 1[::0] }}", "template line 1: a int cannot be sliced"},
@@ -132,7 +135,8 @@ TEST(Template, SaysWhatWentWrong) {
        "template line 1: a loop must be marked 'recursive' to be called"},
       {"{{ 'a' | xmlattr }}", "template line 1: filter 'xmlattr'"},
   };
-  for (const Message &m : messages) EXPECT_EQ(render(m.source), std::string("error: ") + m.error);
+  for (const Message &m : messages)
+    EXPECT_EQ(render(m.source), std::string("error: ") + m.error);
 }
 
 TEST(Template, RefusesABadContext) {
@@ -142,12 +146,14 @@ TEST(Template, RefusesABadContext) {
   EXPECT_EQ(render("", {{"a", "\xff"}}), "error: template context: a string is not UTF-8");
   EXPECT_EQ(render("", {{"\xff", 1}}), "error: template context: a key is not UTF-8");
   Json deep = 1;
-  for (int i = 0; i < 200; ++i) deep = Json::array({deep});
+  for (int i = 0; i < 200; ++i)
+    deep = Json::array({deep});
   EXPECT_EQ(render("", {{"a", deep}}), "error: template context: nested more than 100 deep");
 }
 
 TEST(Template, RendersFromManyCopies) {
-  auto parsed = Template::parse("{% set ns = namespace() %}{% set ns.me = ns %}{% macro m() %}{{ x }}{% endmacro %}{{ m() }}");
+  auto parsed =
+      Template::parse("{% set ns = namespace() %}{% set ns.me = ns %}{% macro m() %}{{ x }}{% endmacro %}{{ m() }}");
   ASSERT_TRUE(parsed.ok());
   Template copy = *parsed;
   for (int i = 0; i < 3; ++i) {

@@ -331,20 +331,23 @@ def sentence_piece_from_gguf(path):
     from sentencepiece import sentencepiece_model_pb2 as pb
     fields = gguf.GGUFReader(path).fields
     get = lambda key: fields[key].contents() if key in fields else None
-    if get("tokenizer.ggml.model") != "llama":
+    if get("tokenizer.ggml.model") not in ("llama", "t5"):
         return None
+    unigram = get("tokenizer.ggml.model") == "t5"
     proto = pb.ModelProto()
     for piece, score, kind in zip(get("tokenizer.ggml.tokens"), get("tokenizer.ggml.scores"), get("tokenizer.ggml.token_type")):
         if kind == 2 and len(proto.pieces) != get("tokenizer.ggml.unknown_token_id"):
             kind = 3  # a file may have several unknown tokens, the library has one
         # Converters write the spaces of user-defined pieces as such.
         proto.pieces.add(piece=piece.replace(" ", "\u2581") if kind == 4 else piece, score=score, type=kind)
-    proto.trainer_spec.model_type = 2
-    proto.trainer_spec.byte_fallback = True
+    proto.trainer_spec.model_type = 1 if unigram else 2
+    proto.trainer_spec.byte_fallback = not unigram
     prefix = get("tokenizer.ggml.add_space_prefix")
     proto.normalizer_spec.name = "identity"
     proto.normalizer_spec.add_dummy_prefix = prefix is None or bool(prefix)
-    proto.normalizer_spec.remove_extra_whitespaces = False
+    proto.normalizer_spec.remove_extra_whitespaces = bool(get("tokenizer.ggml.remove_extra_whitespaces"))
+    if unigram:
+        proto.normalizer_spec.precompiled_charsmap = bytes(get("tokenizer.ggml.precompiled_charsmap"))
     proto.normalizer_spec.escape_whitespaces = True
     return sentencepiece.SentencePieceProcessor(model_proto=proto.SerializeToString())
 
@@ -353,15 +356,21 @@ def from_gguf(path):
     fields = gguf.GGUFReader(path).fields
     get = lambda key: fields[key].contents() if key in fields else None
     pre, kind = get("tokenizer.ggml.pre"), get("tokenizer.ggml.model")
-    if kind != "gpt2" or pre not in PRE:
+    if kind != "gemma4" and (kind != "gpt2" or pre not in PRE):
         return None
     tokens, types = get("tokenizer.ggml.tokens"), get("tokenizer.ggml.token_type")
     merges = [tuple(m.split(" ", 1)) if m[0] != " " else (" ", m[2:]) for m in get("tokenizer.ggml.merges")]
     vocab = {t: i for i, t in enumerate(tokens)}
-    t = Tokenizer(models.BPE(vocab=vocab, merges=merges, ignore_merges=pre == "llama-bpe"))
-    steps = [isolated(p) for p in PRE[pre]]
-    t.pre_tokenizer = pre_tokenizers.Sequence(steps + [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=pre in GPT2_AFTER)])
-    t.decoder = decoders.ByteLevel()
+    if kind == "gemma4":
+        t = Tokenizer(models.BPE(vocab=vocab, merges=merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+        t.normalizer = normalizers.Replace(" ", "\u2581")
+        t.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+        t.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()])
+    else:
+        t = Tokenizer(models.BPE(vocab=vocab, merges=merges, ignore_merges=pre == "llama-bpe"))
+        steps = [isolated(p) for p in PRE[pre]]
+        t.pre_tokenizer = pre_tokenizers.Sequence(steps + [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=pre in GPT2_AFTER)])
+        t.decoder = decoders.ByteLevel()
     t.add_special_tokens([AddedToken(tok, normalized=False, special=True) for tok, ty in zip(tokens, types) if ty in (2, 3)])
     t.add_tokens([AddedToken(tok, normalized=False) for tok, ty in zip(tokens, types) if ty == 4])
     return t

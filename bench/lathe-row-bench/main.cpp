@@ -213,6 +213,15 @@ struct Bench {
                           }
                         }));
       }
+    double combine = 1e9;
+    for (int round = 0; round < 20; ++round) {
+      uint8_t *last[2] = {partials, out};
+      double t = now();
+      for (int i = 0; i < 32; ++i)
+        k["combine"](last, &step, 0, rows, 1, scratch[0]);
+      combine = std::min(combine, (now() - t) / 32 * 1e6);
+    }
+    std::printf("decode %-22s combine %.2f us\n", name, combine);
     for (int threads : {1, 2}) {
       auto &b = best[threads - 1];
       std::printf("decode %-22s %d thr: read %5.1f GB/s, by table %5.1f; split %7.1f us a layer %5.1f GB/s (%.2f of "

@@ -229,4 +229,39 @@ TEST(Attention, QuantizedOutputIsTheQuantizationOfTheRows) {
   }
 }
 
+// A draft row whose values overflowed must not reach the rows before it, which share its loads.
+TEST(Attention, NothingBeyondARowsEntryReachesIt) {
+  std::vector<AttentionParams> g = grid();
+  for (X86Target target : rowTargets())
+    for (size_t i = 0; i < g.size(); ++i)
+      for (int64_t last : {1, 2, 13}) {
+        SCOPED_TRACE(std::string(variantName(target.variant)) + " case " + std::to_string(i));
+        Scene s(g[i], {{{270, 30}, {20, 1}}}, uint32_t(i));
+        const AttentionParams &p = s.p;
+        for (int64_t slot = 270 - last; slot < 270; ++slot)
+          for (int64_t h = 0; h < p.kvHeads; ++h) {
+            int64_t block = s.step.table[size_t(slot / p.page)];
+            for (int64_t d = 0; d < p.headDim; ++d)
+              std::memset(s.cache.keyAt(block, h, slot, d), 0xff, size_t(model::Cache::size(p.k)));
+            for (int64_t d = 0; d < p.valueDim; ++d)
+              std::memset(s.cache.valueAt(block, h, slot, d), 0xff, size_t(model::Cache::size(p.v)));
+            if (p.k == KVFormat::int8) std::memset(s.cache.keyScale(block, h, slot), 0xff, 4);
+            if (p.v == KVFormat::int8) std::memset(s.cache.valueScale(block, h, slot), 0xff, 4);
+          }
+        Buffer q(s.q.size() * 4), out(size_t(s.rows * p.outStride * 4)), pool(s.cache.bytes.size());
+        std::memcpy(q.data(), s.q.data(), q.size());
+        std::memcpy(pool.data(), s.cache.bytes.data(), pool.size());
+        int64_t block = attentionRowBlock(p);
+        runKernel(gridLibrary(target)["whole" + std::to_string(i)], {q.data(), pool.data(), out.data()}, s.step,
+                  (s.rows + block - 1) / block * p.kvHeads, 1, int64_t(scratchBytes(p)));
+        std::vector<float> expected(size_t(p.outStride));
+        for (int64_t r = 0; r < s.rows; ++r) {
+          if (r >= 30 - last && r < 30) continue; // these see it
+          s.expectedRow(r, expected.data());
+          ASSERT_TRUE(sameBits(out.as<float>() + r * p.outStride, expected.data(), p.qHeads * p.valueDim))
+              << "row " << r;
+        }
+      }
+}
+
 } // namespace

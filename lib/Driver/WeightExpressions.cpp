@@ -2,6 +2,7 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #include "WeightExpressions.h"
+#include "lathe/weights/Synthetic.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -64,6 +65,15 @@ Result<WeightRows> weightRows(Attribute expression, FileCache &files) {
       .Case<llm::RoundAttr>([&](llm::RoundAttr a) -> R {
         LATHE_ASSIGN_OR_RETURN(auto rows, weightRows(a.getSource(), files));
         return rows.round(llm::storageType(a.getStorage()));
+      })
+      .Case<llm::SyntheticAttr>([&](llm::SyntheticAttr a) -> R {
+        int64_t columns = a.getShape().back(), rows = a.getShape().size() == 2 ? a.getShape()[0] : 1;
+        std::vector<float> values(rows * columns);
+        for (int64_t r = 0; r < rows; ++r)
+          syntheticRow(a.getSeed(), r, std::span(values).subspan(r * columns, columns));
+        LATHE_ASSIGN_OR_RETURN(auto made, WeightRows::fromValues(values, {a.getShape().data(), a.getShape().size()}));
+        if (a.getStorage() == llm::Storage::f32) return made;
+        return made.round(llm::storageType(a.getStorage()));
       })
       .Default([](Attribute a) -> R {
         std::string text;

@@ -1,0 +1,186 @@
+//===- ExactnessFuzz.cpp - promise P1, as bits -------------------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//
+//   ExactnessFuzz SEED TRIALS ARTIFACT...
+//
+// The artifacts are one model compiled with different pages. Reference: each sequence alone, one thread, one step for the
+// whole of it, the first artifact, its avx2 code. Every trial mixes artifact, code variant, thread count, chunk size, placement of
+// KV blocks, NaN in free blocks, the order and the pieces in which sequences arrive, and rollbacks; the logits of every
+// row must have the reference's bits.
+//===----------------------------------------------------------------------===//
+#include "runtime/engine/Engine.h"
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+using namespace lathe;
+using namespace lathe::runtime;
+
+namespace {
+
+using Rng = std::mt19937_64;
+int pick(Rng &rng, int low, int high) { return low + int(rng() % uint64_t(high - low + 1)); }
+
+struct Setting {
+  std::string artifact, variant;
+  EngineOptions options;
+};
+
+std::string describe(const Setting &s) {
+  char text[300];
+  std::snprintf(text, sizeof text, "%s, %s, %u threads, chunks of %u, blocks %s", s.artifact.c_str(), s.variant.c_str(), s.options.threads,
+                s.options.chunkRows, s.options.shuffleBlocks ? "shuffled" : "in order");
+  return text;
+}
+
+std::unique_ptr<Engine> open(const Setting &s) {
+  auto loaded = LoadedArtifact::load(s.artifact, {.variant = s.variant});
+  if (!loaded.ok()) {
+    std::fprintf(stderr, "error: %s\n", loaded.status().message().c_str());
+    std::exit(2);
+  }
+  auto engine = Engine::create(*loaded, s.options);
+  if (!engine.ok()) {
+    std::fprintf(stderr, "error: %s\n", engine.status().message().c_str());
+    std::exit(2);
+  }
+  return std::move(*engine);
+}
+
+bool supported(const std::string &artifact, const std::string &variant) { return LoadedArtifact::load(artifact, {.variant = variant}).ok(); }
+
+void check(const Status &status, const Setting &setting) {
+  if (status.ok()) return;
+  std::fprintf(stderr, "error: %s (%s)\n", status.message().c_str(), describe(setting).c_str());
+  std::exit(2);
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  if (argc < 4) {
+    std::fprintf(stderr, "usage: ExactnessFuzz SEED TRIALS ARTIFACT...\n");
+    return 2;
+  }
+  uint64_t seed = std::strtoull(argv[1], nullptr, 10);
+  int trials = std::atoi(argv[2]);
+  std::vector<std::string> artifacts(argv + 3, argv + argc);
+  Rng rng(seed);
+
+  std::vector<std::string> variants;
+  for (const char *v : {"avx2", "avx512vnni", "avx512bf16"})
+    if (supported(artifacts[0], v)) variants.push_back(v);
+  if (variants.empty()) {
+    std::fprintf(stderr, "error: %s\n", LoadedArtifact::load(artifacts[0], {}).status().message().c_str());
+    return 2;
+  }
+  Setting base{artifacts[0], variants[0], {}};
+  base.options.threads = 1;
+  auto reference = open(base);
+  const uint32_t vocabulary = reference->program().vocabulary, maxRows = reference->program().maxRows;
+  const uint32_t context = std::min(reference->program().maxSeq, 700u);
+
+  // Lengths around pages, row blocks and attention chunks.
+  const int lengths[] = {1, 2, 3, 15, 16, 17, 31, 33, 64, 65, 100, 255, 256, 257, 300, 513, 600};
+  constexpr int count = 32;
+  std::vector<std::vector<int32_t>> texts(count);
+  std::vector<std::vector<float>> expected(count);
+  for (int i = 0; i < count; ++i) {
+    int length = i < int(std::size(lengths)) ? lengths[i] : pick(rng, 1, 40);
+    texts[i].resize(std::min<uint32_t>(length, context));
+    for (int32_t &token : texts[i])
+      token = int32_t(rng() % vocabulary);
+    // One sequence shares a prefix with the one before, so that only its own tokens differ.
+    if (i % 4 == 3) std::copy_n(texts[i - 1].begin(), std::min(texts[i].size(), texts[i - 1].size()) / 2, texts[i].begin());
+    auto id = reference->open();
+    check(id.status(), base);
+    Work work{*id, texts[i], OutputRows::all};
+    expected[i].resize(texts[i].size() * vocabulary);
+    check(reference->forward({&work, 1}, [&](size_t, size_t token, std::span<const float> row) {
+      std::copy(row.begin(), row.end(), expected[i].begin() + token * vocabulary);
+      return Status();
+    }), base);
+    reference->close(*id);
+    for (float v : expected[i])
+      if (!(v - v == 0)) {
+        std::fprintf(stderr, "error: the reference has a logit that is not finite, sequence %d\n", i);
+        return 2;
+      }
+  }
+
+  uint64_t rows = 0;
+  std::map<std::string, int> seen;
+  for (int trial = 0; trial < trials; ++trial) {
+    Setting s{artifacts[rng() % artifacts.size()], variants[rng() % variants.size()], {}};
+    const uint32_t threadChoices[] = {1, 2, 3, 7};
+    const int batch = trial % 3 == 0 ? pick(rng, 1, 3) : pick(rng, 4, count);
+    s.options.threads = threadChoices[rng() % 4];
+    s.options.chunkRows = rng() % 3 ? uint32_t(pick(rng, 1, int(maxRows))) : uint32_t(pick(rng, 1, 20));
+    s.options.shuffleBlocks = rng() % 4 ? rng() | 1 : 0;
+    s.options.poisonFreeBlocks = true;
+    s.options.maxSequences = batch;
+    s.options.contextTokens = context;
+    auto engine = open(s);
+    ++seen[s.variant];
+
+    std::vector<int> which(count);
+    for (int i = 0; i < count; ++i)
+      which[i] = i;
+    std::shuffle(which.begin(), which.end(), rng);
+    which.resize(batch);
+    std::vector<SequenceId> ids;
+    for (int i = 0; i < batch; ++i) {
+      auto id = engine->open();
+      check(id.status(), s);
+      ids.push_back(*id);
+    }
+    // Calls with pieces of some of the sequences until all are through; now and then one is rolled back.
+    const int largest = rng() % 2 ? 600 : pick(rng, 1, 40);
+    int rollbacks = 6;
+    for (;;) {
+      std::vector<Work> work;
+      std::vector<int> origin;
+      std::vector<uint32_t> start;
+      for (int i = 0; i < batch; ++i) {
+        const auto &text = texts[which[i]];
+        uint32_t done = engine->length(ids[i]);
+        if (done && rollbacks && rng() % 40 == 0) {
+          done = engine->truncate(ids[i], uint32_t(rng() % done));
+          --rollbacks;
+        }
+        if (done == text.size() || rng() % 3 == 0) continue;
+        uint32_t n = std::min<uint32_t>(uint32_t(text.size()) - done, uint32_t(pick(rng, 1, largest)));
+        work.push_back({ids[i], std::span(text).subspan(done, n), OutputRows::all});
+        origin.push_back(which[i]);
+        start.push_back(done);
+      }
+      if (work.empty()) {
+        bool all = true;
+        for (int i = 0; i < batch; ++i)
+          all &= engine->length(ids[i]) == texts[which[i]].size();
+        if (all) break;
+        continue;
+      }
+      check(engine->forward(work, [&](size_t w, size_t token, std::span<const float> row) {
+        const float *want = expected[origin[w]].data() + (start[w] + token) * vocabulary;
+        ++rows;
+        if (std::memcmp(want, row.data(), vocabulary * sizeof(float)) == 0) return Status();
+        size_t at = 0;
+        while (std::memcmp(want + at, row.data() + at, 4) == 0)
+          ++at;
+        return makeError(StatusCode::internal, "trial %d: logits of sequence %d position %zu differ first at token %zu: expected %a, found %a", trial, origin[w],
+                         start[w] + token, at, want[at], row[at]);
+      }), s);
+    }
+  }
+  std::printf("exactness: %d trials, %llu rows bit-equal, variants", trials, (unsigned long long)rows);
+  for (auto &[name, n] : seen)
+    std::printf(" %s x%d", name.c_str(), n);
+  std::printf("\n");
+  return 0;
+}

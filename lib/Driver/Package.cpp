@@ -48,7 +48,7 @@ Result<codegen::KernelJob> loopsJob(plan::KernelOp op) {
   llvm::raw_string_ostream(text) << "module {\n" << *op.getOperation() << "\n}";
   return codegen::KernelJob{op.getSymName().str(), [p, text](ModuleOp m, StringRef s, codegen::X86Target t) -> LogicalResult {
                               MLIRContext *context = m.getContext();
-                              context->loadDialect<plan::PlanDialect, kernel::KernelDialect>();
+                              context->loadDialect<plan::PlanDialect, kernel::KernelDialect, arith::ArithDialect, math::MathDialect>();
                               auto source = parseSourceString<ModuleOp>(text, context);
                               if (!source) return failure();
                               auto op = *source->getOps<plan::KernelOp>().begin();

@@ -40,6 +40,7 @@ Result<int> memoryFile(std::span<const uint8_t> bytes) {
 
 LoadedArtifact::~LoadedArtifact() {
   if (library) dlclose(library);
+  if (codeFile >= 0) ::close(codeFile);
   if (synthetic) munmap(synthetic, weightBytes.size());
 }
 
@@ -79,11 +80,12 @@ Status LoadedArtifact::enterCode(const std::string &wanted) {
       (*bytes)[18] != 62)
     return makeError(StatusCode::dataLoss, "code section '%s' is not an x86-64 shared object",
                      artifact::toString(chosen));
-  LATHE_ASSIGN_OR_RETURN(int fd, memoryFile(*bytes));
-  std::string name = "/proc/self/fd/" + std::to_string(fd);
+  // dlopen takes a name that it has seen for the library that it has, so the descriptor stays open, and its number taken,
+  // for as long as the library is loaded.
+  LATHE_ASSIGN_OR_RETURN(codeFile, memoryFile(*bytes));
+  std::string name = "/proc/self/fd/" + std::to_string(codeFile);
   library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   const char *error = library ? nullptr : dlerror();
-  ::close(fd);
   if (!library)
     return makeError(StatusCode::dataLoss, "cannot load code '%s': %s", artifact::toString(chosen),
                      error ? error : "unknown error");

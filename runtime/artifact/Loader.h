@@ -48,6 +48,7 @@ private:
   std::vector<LatheKernelFn> functions;
   std::span<const uint8_t> weightBytes;
   void *library = nullptr;
+  int codeFile = -1; ///< memory that |library| was loaded from
   void *synthetic = nullptr;
   double seconds = 0;
 };

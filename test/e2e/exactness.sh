@@ -1,0 +1,56 @@
+#!/bin/bash
+# Small models of many shapes: compiled logits equal the interpreter's (docs/exactness.md allows another order of float32 sums), and
+# exact tokens as bits (ExactnessFuzz). LATHE_FULL=1 runs many more trials.
+set -euo pipefail
+ROOT=$(cd "$(dirname "$0")/../.." && pwd)
+BUILD=${LATHE_BUILD:-$ROOT/build}
+WORK=$BUILD/test/e2e/exactness
+TRIALS=${LATHE_FULL:+200}
+TRIALS=${TRIALS:-12}
+SEED=${LATHE_SEED:-1}
+mkdir -p "$WORK"
+TOKENS=$(python3 -c "print(*[(7 * i * i + 3 * i) % 301 for i in range(70)])")
+
+# compare NAME TOLERANCE COMPILE-OPTIONS -- MODEL-OPTIONS: the fused module on the interpreter against the artifact.
+compare() {
+  local name=$1 tolerance=$2 options=()
+  shift 2
+  while [ "$1" != -- ]; do options+=("$1"); shift; done
+  shift
+  python3 "$ROOT/test/e2e/tiny_model.py" "$@" >"$WORK/$name.mlir"
+  "$BUILD/bin/lathe" compile "$WORK/$name.mlir" -o "$WORK/$name.lathe" "${options[@]}" --dump-phases="$WORK/$name" --quiet 2>/dev/null >/dev/null ||
+    { "$BUILD/bin/lathe" compile "$WORK/$name.mlir" -o "$WORK/$name.lathe" "${options[@]}"; return 1; }
+  "$BUILD/bin/lathe-interp" "$WORK/$name/fuse.mlir" --tokens "${TOKENS// /,}" --raw "$WORK/$name.f32"
+  "$BUILD/test/e2e/CompareLogits" "$WORK/$name.lathe" "$WORK/$name.f32" "$tolerance" $TOKENS
+}
+
+# pages NAME OPTIONS -- MODEL-OPTIONS: one model with three page sizes, fuzzed.
+pages() {
+  local name=$1 options=() files=()
+  shift
+  while [ "$1" != -- ]; do options+=("$1"); shift; done
+  shift
+  python3 "$ROOT/test/e2e/tiny_model.py" --layers 2 "$@" >"$WORK/$name.mlir"
+  for page in 16 32 64; do
+    "$BUILD/bin/lathe" compile "$WORK/$name.mlir" -o "$WORK/$name-$page.lathe" --page $page "${options[@]}" --quiet
+    files+=("$WORK/$name-$page.lathe")
+  done
+  "$BUILD/test/e2e/ExactnessFuzz" "$SEED" "$TRIALS" "${files[@]}"
+}
+
+# Float arithmetic: nothing but the order of sums. Quantized activations: a sum near a rounding boundary may fall on the other
+# side, which costs one step of 1/127 in one value.
+compare f32 1e-4 --activations f32 --kv f32 --target native --
+compare int8 2e-2 --target native --
+compare kv-int8 2e-2 --kv int8 --activations f32 --target native --
+compare parallel 1e-4 --activations f32 --kv f32 --target native -- --parallel --no-rope-every 2 --softcap 20 --heads 3 --kv-heads 3 --untied
+compare gemma 1e-4 --activations f32 --kv f16 --target native -- --window 40 --head-norms --post-norms --activation gelu_tanh --softcap 30 --head 64 --heads 4 --kv-heads 1
+compare odd 1e-4 --activations f32 --kv f32 --target native -- --hidden 100 --head 22 --heads 5 --kv-heads 1 --ffn 77 --weights f16,bf16,f32 --embedding f16 --bias
+compare mixed 2e-2 --target native -- --weights q8_0,q4_0,int4_g32,int8 --hidden 128 --ffn 192
+for pass in llm-fuse-norm llm-fuse-glu llm-fuse-residual llm-fuse-rope-append llm-fuse-attention-quantize llm-merge-linears; do
+  compare "without-$pass" 1e-4 --activations f32 --kv f32 --target native --disable $pass -- --head-norms
+done
+
+pages exact-int8 --
+pages exact-int8z --activations int8z -- --window 40 --weights q4_0,q8_0
+pages exact-f32 --activations f32 --kv f32 -- --weights int4z_g32,f16 --head 40 --heads 4 --kv-heads 4 --hidden 96

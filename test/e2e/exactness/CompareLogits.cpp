@@ -1,0 +1,73 @@
+//===- CompareLogits.cpp - compiled logits against the interpreter's ---------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//
+//   CompareLogits ARTIFACT FILE.f32 TOLERANCE TOKEN...
+//
+// FILE.f32 holds float32 logits [tokens][vocabulary] (lathe-interp --raw). Passes when max |a - b| / max |b| is at
+// most TOLERANCE, and the likeliest tokens are equal wherever the reference's first two differ by more than the error.
+//===----------------------------------------------------------------------===//
+#include "runtime/engine/Engine.h"
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <vector>
+
+using namespace lathe;
+using namespace lathe::runtime;
+
+static int fail(const Status &status) {
+  std::fprintf(stderr, "error: %s\n", status.message().c_str());
+  return 2;
+}
+
+int main(int argc, char **argv) {
+  if (argc < 5) {
+    std::fprintf(stderr, "usage: CompareLogits ARTIFACT FILE.f32 TOLERANCE TOKEN...\n");
+    return 2;
+  }
+  std::vector<int32_t> tokens;
+  for (int i = 4; i < argc; ++i)
+    tokens.push_back(std::atoi(argv[i]));
+  auto loaded = LoadedArtifact::load(argv[1]);
+  if (!loaded.ok()) return fail(loaded.status());
+  EngineOptions options;
+  options.contextTokens = uint32_t(tokens.size());
+  auto engine = Engine::create(*loaded, options);
+  if (!engine.ok()) return fail(engine.status());
+  auto id = (*engine)->open();
+  if (!id.ok()) return fail(id.status());
+  size_t vocabulary = (*engine)->program().vocabulary;
+  std::ifstream file(argv[2], std::ios::binary);
+  std::vector<char> bytes((std::istreambuf_iterator<char>(file)), {});
+  if (bytes.size() != tokens.size() * vocabulary * 4) {
+    std::fprintf(stderr, "error: '%s': expected %zu bytes, found %zu\n", argv[2], tokens.size() * vocabulary * 4, bytes.size());
+    return 2;
+  }
+  const float *want = reinterpret_cast<const float *>(bytes.data());
+  double worst = 0, largest = 0;
+  std::vector<std::pair<size_t, size_t>> choices;
+  Work work{*id, tokens, OutputRows::all};
+  Status status = (*engine)->forward({&work, 1}, [&](size_t, size_t token, std::span<const float> row) {
+    const float *reference = want + token * vocabulary;
+    for (size_t i = 0; i < vocabulary; ++i) {
+      double difference = std::fabs(double(row[i]) - reference[i]);
+      worst = std::isnan(difference) ? INFINITY : std::max(worst, difference);
+      largest = std::max(largest, std::fabs(double(reference[i])));
+    }
+    choices.push_back({std::max_element(row.begin(), row.end()) - row.begin(), token});
+    return Status();
+  });
+  if (!status.ok()) return fail(status);
+  double error = worst / largest, tolerance = std::atof(argv[3]);
+  size_t unequal = 0;
+  for (auto [choice, token] : choices) {
+    const float *reference = want + token * vocabulary;
+    double best = *std::max_element(reference, reference + vocabulary);
+    if (best - reference[choice] > 2 * worst) ++unequal;
+  }
+  std::printf("%s: %zu rows, largest difference %.2e of the largest logit (limit %.0e), %zu choices differ\n", argv[1], tokens.size(), error, tolerance, unequal);
+  return error <= tolerance && unequal == 0 ? 0 : 1;
+}

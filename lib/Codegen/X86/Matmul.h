@@ -36,6 +36,9 @@ struct MatmulEmitter {
   /// The same for quad |q| as 16 x i32, still packed.
   Value quad(const Codes &codes, int q);
 
+  /// code - zero of the 16 codes of a 4-bit type as 16 x f32, for vpermps; null where there is none.
+  Value levelTable();
+
   /// Scales of a group as 16 x f32: ws and m hold one value, or one per half of 16 k. |m| is what is added
   /// (already negated for K-quants), empty without mins.
   struct Scales {

@@ -86,9 +86,16 @@ void MatmulEmitter::floatGroup(ArrayRef<Value> groups, ArrayRef<Scales> s, const
       return e.fromBf16Bits(e.ld(e.vec(16, e.i16), row, i * 32, 32));
     });
   SmallVector<Codes> c;
-  for (Value g : groups) c.push_back(codes(g));
+  Value levels = levelTable();
+  for (Value g : groups)
+    if (!levels) c.push_back(codes(g));
   Values packed(T);
-  auto dequantized = [&](int64_t t, int k) {
+  // code - zero of k, as float.
+  auto level = [&](int64_t t, int k) {
+    if (levels) { // vpermps looks at the low four bits of each lane only
+      if (k % 4 == 0) packed[t] = e.ld(e.vi, groups[t], k % 16 * 16, 32);
+      return e.intrinsic("llvm.x86.avx512.permvar.sf.512", e.vf, {levels, e.shru(packed[t], 8 * (k % 4) + k / 16 * 4)});
+    }
     if (k % 4 == 0) packed[t] = quad(c[t], k / 4);
     Value code;
     if (signedCodes())
@@ -98,8 +105,11 @@ void MatmulEmitter::floatGroup(ArrayRef<Value> groups, ArrayRef<Scales> s, const
       if (k % 4 != 3) code = e.andc(code, 255);
       if (w.zero) code = e.sub(code, e.splatI(e.vi, w.zero));
     }
+    return e.i2f(code);
+  };
+  auto dequantized = [&](int64_t t, int k) {
     int h = w.subK == 16 ? k / 16 : 0;
-    Value v = e.fmul(e.i2f(code), s[t].ws[h]);
+    Value v = e.fmul(level(t, k), s[t].ws[h]);
     return s[t].m.empty() ? v : e.fadd(v, s[t].m[h]);
   };
   Value values = e.gepc(e.scratch, dequantizedAt);

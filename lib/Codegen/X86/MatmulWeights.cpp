@@ -55,6 +55,13 @@ Value MatmulEmitter::quad(const Codes &codes, int q) {
   return e.concat(e.bitcast(half, codes[2 * q]), e.bitcast(half, codes[2 * q + 1]));
 }
 
+Value MatmulEmitter::levelTable() {
+  if (!e.target.has512() || !w.plane4 || w.plane2 || w.plane1) return Value();
+  SmallVector<float> levels;
+  for (int i = 0; i < 16; ++i) levels.push_back(float(w.codebook ? iq4nl[i] : i - w.zero));
+  return arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(e.vf, ArrayRef<float>(levels)));
+}
+
 MatmulEmitter::BlockScales MatmulEmitter::blockScales(Value block, int64_t j) {
   BlockScales s;
   if (w.floatBytes || w.scaleK == 0) return s;

@@ -8,6 +8,7 @@ Each is rendered for every conversation below. Where Jinja2 calls raise_exceptio
 be equal; where it fails otherwise Lathe must fail too. Needs Python with jinja2.
 
 usage: check_templates.py [--renderer build/bin/lathe-render-template] [--verbose] [NAME ...]
+       check_templates.py --fetch FOLDER
 """
 import argparse
 import glob
@@ -135,19 +136,24 @@ def contexts():
     yield "no tools at all", {"messages": [SYSTEM, USER], "add_generation_prompt": True}
 
 
+def fetch_templates(folder):
+    """Takes the templates out of the source archive."""
+    with tempfile.TemporaryDirectory() as work:
+        subprocess.run([os.environ.get("LATHE_PIP_PYTHON", sys.executable), "-m", "pip", "download", "-q", "--no-deps",
+                        "--no-binary", ":all:", "-d", work, "llama-cpp-python==0.3.36"], check=True)
+        os.makedirs(folder, exist_ok=True)
+        with tarfile.open(glob.glob(os.path.join(work, "*.tar.gz"))[0]) as tar:
+            for member in tar.getmembers():
+                if "/models/templates/" in member.name and member.name.endswith(".jinja"):
+                    with open(os.path.join(folder, os.path.basename(member.name)), "wb") as out:
+                        out.write(tar.extractfile(member).read())
+
+
 def find_templates():
     folder = os.environ.get("LATHE_TEMPLATES")
     if not folder:
-        work = tempfile.mkdtemp()
-        subprocess.run([os.environ.get("LATHE_PIP_PYTHON", sys.executable), "-m", "pip", "download", "-q", "--no-deps",
-                        "--no-binary", ":all:", "-d", work, "llama-cpp-python==0.3.36"], check=True)
-        archive = glob.glob(os.path.join(work, "*.tar.gz"))[0]
-        with tarfile.open(archive) as tar:
-            for member in tar.getmembers():
-                if "/models/templates/" in member.name and member.name.endswith(".jinja"):
-                    with open(os.path.join(work, os.path.basename(member.name)), "wb") as out:
-                        out.write(tar.extractfile(member).read())
-        folder = work
+        folder = tempfile.mkdtemp()
+        fetch_templates(folder)
     files = sorted(glob.glob(os.path.join(folder, "*.jinja")))
     if not files:
         sys.exit(f"no templates in {folder}")
@@ -194,8 +200,11 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--renderer", default=os.path.join(ROOT, "build/bin/lathe-render-template"))
     parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--fetch", metavar="FOLDER", help="only fetch the templates into FOLDER")
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
+    if args.fetch:
+        return fetch_templates(args.fetch)
     renderer = Renderer(args.renderer)
     total = wrong = 0
     for path in find_templates():

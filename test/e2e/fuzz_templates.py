@@ -28,7 +28,7 @@ CONTEXT = {
 NAMES = list(CONTEXT) + ["missing", "v", "w", "ns"]
 STRINGS = ["", "a", "b", " x ", "Hello", "ä🙂", "l", "o", "1", "2.5", "\\n", "%s-%s", "{} {}", "role", "content", ",", "<i>"]
 UNARY_FILTERS = ["upper", "lower", "title", "capitalize", "trim", "length", "first", "last", "list", "string", "int", "float",
-                 "abs", "round", "sort", "reverse", "unique", "sum", "min", "max", "tojson", "items", "dictsort", "e",
+                 "abs", "round", "sort", "reverse|list", "unique|list", "sum", "min", "max", "tojson", "items|list", "dictsort", "e",
                  "escape", "safe", "striptags", "wordcount", "count", "join", "urlencode", "default", "forceescape", "indent",
                  "filesizeformat", "center"]
 METHODS = ["upper()", "lower()", "title()", "capitalize()", "strip()", "lstrip()", "rstrip()", "split()", "swapcase()", "splitlines()",

@@ -8,6 +8,8 @@ namespace lathe::jinja {
 bool Renderer::eval(const Expr &e, Value &out) {
   if (++evals > maxEvalDepth) return exhausted("expressions and calls nested more than %d deep", maxEvalDepth);
   line = e.line;
+  // Expressions count little, but an endless one must not be free.
+  if (++evaluations % 32 == 0 && !tick()) return false;
   bool ok;
   switch (e.kind) {
   case ExprKind::constant:

@@ -84,6 +84,7 @@ bool Renderer::makeDict(std::shared_ptr<DictObject> dict, Value &out) {
 bool Renderer::append(std::string_view text) {
   if (bufferBytes + text.size() > options.maxOutputBytes)
     return exhausted("output of more than %zu bytes", options.maxOutputBytes);
+  if (!tickBytes(text.size())) return false;
   bufferBytes += text.size();
   buffer->append(text);
   return true;
@@ -129,6 +130,7 @@ bool Renderer::resolveName(const std::string &name, Value &out) {
 }
 
 bool Renderer::enter(const Scope &scope) {
+  if (!tick(scope.loads.size() / 16)) return false;
   for (const Load &load : scope.loads) {
     Value v;
     if (load.action == Load::resolve)
@@ -211,7 +213,7 @@ Flow Renderer::runStmt(const Stmt &stmt) {
       Value v;
       if (!eval(*e, v)) return Flow::failed;
       if (v.is(Kind::string)) {
-        if (!tickBytes(v.text().size()) || !append(v.text())) return Flow::failed;
+        if (!append(v.text())) return Flow::failed;
         continue;
       }
       std::string text;
@@ -424,6 +426,7 @@ bool Renderer::recurseLoop(const Stmt &stmt, ActivationPtr closure, const Value 
 bool Renderer::callMacro(const MacroObject &macro, Args &args, Value &out) {
   const Function &f = *macro.function;
   if (calls >= options.maxDepth) return exhausted("calls nested more than %d deep", options.maxDepth);
+  if (!tick(f.slots / 16)) return false;
   auto activation = std::make_shared<Activation>();
   activation->charge(sizeof(Activation) + f.slots * sizeof(Value));
   activation->slots.resize(f.slots);

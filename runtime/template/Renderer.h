@@ -208,7 +208,7 @@ private:
 
   Status error;
   int line = 0;
-  uint64_t steps = 0;
+  uint64_t steps = 0, evaluations = 0;
   int64_t liveBase;
   int calls = 0;
   int evals = 0;

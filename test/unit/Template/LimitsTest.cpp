@@ -26,6 +26,11 @@ std::string repeated(const char *what, int times) {
 TEST(Limits, EachEndsWithItsMessage) {
   const std::pair<std::string, const char *> cases[] = {
       {"{% for a in range(2000) %}{% for b in range(2000) %}{% endfor %}{% endfor %}", "more than 1000000 steps"},
+      {"{% for i in range(100000) %}{% if 1" + repeated("+1", 100000) + " %}{% endif %}{% endfor %}",
+       "more than 1000000 steps"},
+      {"{% for i in range(100000) %}{% for j in [1] %}{% set x %}" + repeated("x", 500000) +
+           "{% break %}{% endset %}{% endfor %}{% endfor %}",
+       "more than 1000000 steps"},
       {"{{ range(100001) }}", "a range of 100001 elements, at most 100000 are allowed"},
       {"{{ range(2 ** 41) }}", "the bounds of a range are over 2^40"},
       {"{{ 'x' * 99999999 }}", "a string of more than 16777216 bytes"},
@@ -70,6 +75,15 @@ TEST(Limits, EachEndsWithItsMessage) {
   }
   EXPECT_EQ(status(std::string((1 << 20) + 1, 'x')).message(),
             "template of 1048577 bytes, at most 1048576 are allowed");
+}
+
+TEST(Limits, ManyNamesCount) {
+  std::string names, source;
+  for (int i = 0; i < 30000; ++i)
+    names += "{{ n" + std::to_string(i) + " }}";
+  source = "{% macro m() %}{% if 0 %}" + names +
+           "{% endif %}{% endmacro %}{% for i in range(100000) %}{{ m() }}{% endfor %}";
+  EXPECT_EQ(status(source).message(), "template line 1: more than 1000000 steps");
 }
 
 TEST(Limits, LongButFlatIsFine) {

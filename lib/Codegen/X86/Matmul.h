@@ -55,10 +55,9 @@ struct MatmulEmitter {
   /// int32 of four activations.
   Values dots(ArrayRef<Codes> codes, int q0, int q1, int64_t rows, llvm::function_ref<Value(int64_t row, int q)> x,
               llvm::function_ref<Value(int64_t row)> start);
-  Values dotAvx2(ArrayRef<Codes> codes, int q0, int q1, llvm::function_ref<Value(int q)> x);
   /// Rows whose dot products are interleaved: as many chains as the latency wants and the registers allow.
   int64_t rowsTogether(int64_t mb) const {
-    if (!e.target.has512()) return 1;
+    if (!e.target.has512()) return 4;
     return w.subK != 16 ? 8 : mb == 16 ? 2 : 4;
   }
 

@@ -21,40 +21,39 @@ Values MatmulEmitter::dots(ArrayRef<Codes> codes, int q0, int q1, int64_t rows, 
       }
     return out;
   }
-  for (int64_t r = 0; r < rows; ++r) {
-    Values d = dotAvx2(codes, q0, q1, [&](int q) { return x(r, q); });
-    for (Value v : d) out.push_back(w.zero && !signedCodes() ? e.add(v, start(r)) : v);
-  }
-  return out;
-}
-
-Values MatmulEmitter::dotAvx2(ArrayRef<Codes> codes, int q0, int q1, llvm::function_ref<Value(int)> x) {
-  // AVX2, two halves of 8 rows. vpmaddubsw adds two u8 * s8 products into 16 bits; with b-bit codes several
-  // of its results fit before vpmaddwd has to widen them. Activations are in -127 .. 127.
+  // AVX2: halves of 8 outputs. vpmaddubsw adds two u8 * s8 products into 16 bits; with b-bit codes several of its
+  // results fit before vpmaddwd has to widen them. Activations are in -127 .. 127. Quads outermost: the sums of all rows
+  // stay in registers while each code is loaded once.
   VectorType v8 = e.vec(32, e.i8), v16 = e.vec(16, e.i16), v32 = e.vec(8, e.i32);
   int bits = (w.plane4 ? 4 : 0) + (w.plane2 ? 2 : 0) + (w.plane1 ? 1 : 0);
   int room = signedCodes() ? 1 : std::max(1, 32767 / (((1 << bits) - 1) * 127 * 2));
   Value ones = e.splatI(v16, 1);
-  Values sum(2 * codes.size()), part(2 * codes.size()), out;
+  Values sum(rows * T * 2), part(rows * T * 2);
   for (int q = q0, n = 0; q < q1; ++q) {
-    Value xq = e.bitcast(v8, e.splat(v32, x(q)));
     bool widen = ++n == room || q + 1 == q1;
     if (widen) n = 0;
-    for (size_t i = 0; i < sum.size(); ++i) {
-      Value c = codes[i / 2][2 * q + i % 2], pair;
-      if (signedCodes()) { // |c| <= 128 as unsigned times sign(c) * x: at most 2 * 128 * 127, no saturation
-        Value magnitude = arith::MaxSIOp::create(e.b, e.loc, c, e.sub(e.splatI(v8, 0), c));
-        pair = e.intrinsic("llvm.x86.avx2.pmadd.ub.sw", v16, {magnitude, e.intrinsic("llvm.x86.avx2.psign.b", v8, {xq, c})});
-      } else
-        pair = e.intrinsic("llvm.x86.avx2.pmadd.ub.sw", v16, {c, xq});
-      part[i] = part[i] ? e.add(part[i], pair) : pair;
-      if (!widen) continue;
-      Value wide = e.intrinsic("llvm.x86.avx2.pmadd.wd", v32, {part[i], ones});
-      sum[i] = sum[i] ? e.add(sum[i], wide) : wide;
-      part[i] = Value();
+    for (int64_t r = 0; r < rows; ++r) {
+      Value xq = e.bitcast(v8, e.splat(v32, x(r, q)));
+      for (int64_t i = 0; i < 2 * T; ++i) {
+        Value c = codes[i / 2][2 * q + i % 2], pair;
+        if (signedCodes()) { // |c| <= 128 as unsigned times sign(c) * x: at most 2 * 128 * 127, no saturation
+          Value magnitude = arith::MaxSIOp::create(e.b, e.loc, c, e.sub(e.splatI(v8, 0), c));
+          pair = e.intrinsic("llvm.x86.avx2.pmadd.ub.sw", v16, {magnitude, e.intrinsic("llvm.x86.avx2.psign.b", v8, {xq, c})});
+        } else
+          pair = e.intrinsic("llvm.x86.avx2.pmadd.ub.sw", v16, {c, xq});
+        Value &p = part[r * 2 * T + i], &s = sum[r * 2 * T + i];
+        p = p ? e.add(p, pair) : pair;
+        if (!widen) continue;
+        Value wide = e.intrinsic("llvm.x86.avx2.pmadd.wd", v32, {p, ones});
+        s = s ? e.add(s, wide) : wide;
+        p = Value();
+      }
     }
   }
-  for (size_t t = 0; t < codes.size(); ++t) out.push_back(e.concat(sum[2 * t], sum[2 * t + 1]));
+  for (int64_t i = 0; i < rows * T; ++i) {
+    Value v = e.concat(sum[2 * i], sum[2 * i + 1]);
+    out.push_back(w.zero && !signedCodes() ? e.add(v, start(i / T)) : v);
+  }
   return out;
 }
 

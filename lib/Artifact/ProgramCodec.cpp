@@ -104,7 +104,7 @@ template <typename Coder, typename P> void fields(Coder &coder, P &program) {
     c.scalar(arg.group);
     c.scalar(arg.offset);
   });
-  coder.list(program.launches, 80, [](auto &c, auto &launch) {
+  coder.list(program.launches, 84, [](auto &c, auto &launch) {
     c.scalar(launch.kernel);
     c.scalar(launch.firstArg);
     c.scalar(launch.argCount);
@@ -119,6 +119,7 @@ template <typename Coder, typename P> void fields(Coder &coder, P &program) {
     c.scalar(launch.bytesPerRow);
     c.scalar(launch.bytesPerEntry);
     c.scalar(launch.macsPerEntry);
+    c.enumeration(launch.arithmetic, static_cast<uint32_t>(Arithmetic::f32));
   });
   coder.list(program.entries, 8, [](auto &c, auto &entry) {
     c.string(entry.name);

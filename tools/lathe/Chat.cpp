@@ -70,8 +70,10 @@ private:
     request.stops = settings.stops;
     request.continues = !session.text->hasTemplate();
     request.onPiece = [&](int32_t id, std::string_view piece) {
-      if (!settings.ids) std::fwrite(piece.data(), 1, piece.size(), stdout);
-      else if (id >= 0) std::printf("%d ", id);
+      if (!settings.ids)
+        std::fwrite(piece.data(), 1, piece.size(), stdout);
+      else if (id >= 0)
+        std::printf("%d ", id);
       std::fflush(stdout);
       return !interrupted;
     };

@@ -32,9 +32,27 @@ Figures workOf(const Launch &l, double rows, double entries, const MachineLimits
   f.bytes = static_cast<double>(l.weightBytes) + static_cast<double>(l.bytesPerRow) * rows +
             static_cast<double>(l.bytesPerEntry) * entries;
   f.macs = static_cast<double>(l.macsPerRow) * rows + static_cast<double>(l.macsPerEntry) * entries;
-  f.predicted =
-      std::max(f.bytes / limits.readBytesPerSecond, f.macs / limits.int8MacsPerSecond) + limits.barrierSeconds;
+  double rate = l.arithmetic == Arithmetic::f32    ? limits.floatMacsPerSecond
+                : l.arithmetic == Arithmetic::bf16 ? limits.bf16MacsPerSecond
+                                                   : limits.int8GroupMacsPerSecond;
+  f.predicted = std::max(f.bytes / limits.readBytesPerSecond, f.macs / rate) + limits.barrierSeconds;
   return f;
+}
+
+/// The name with every number as '*', so that the launches of all layers fall together.
+std::string allLayers(const std::string &name) {
+  std::string out;
+  for (size_t i = 0; i < name.size(); ++i) {
+    bool digit = name[i] >= '0' && name[i] <= '9', begins = digit && (i == 0 || name[i - 1] == '.');
+    if (begins) {
+      while (i + 1 < name.size() && name[i + 1] >= '0' && name[i + 1] <= '9')
+        ++i;
+      out += '*';
+    } else {
+      out += name[i];
+    }
+  }
+  return out;
 }
 
 Result<std::vector<LaunchProfile>> profileSteps(Session &session, const ExplainFlags &f) {
@@ -110,7 +128,7 @@ Result<int> explainCommand(const Args &args) {
     const Launch &l = p.launches[launch.launch];
     Figures one = workOf(l, inHead[launch.launch] ? static_cast<double>(f.batch) : rows, entries, limits);
     one.measured = launch.seconds / static_cast<double>(launch.calls);
-    std::string name = f.each ? p.names[l.name] : p.kernels[l.kernel];
+    std::string name = f.each ? p.names[l.name] : allLayers(p.names[l.name]) + " (" + p.kernels[l.kernel] + ")";
     auto [at, fresh] = index.try_emplace(f.each ? std::to_string(launch.launch) : name, lines.size());
     if (fresh) lines.emplace_back(name, Figures());
     for (Figures *sum : {&lines[at->second].second, &total}) {
@@ -125,14 +143,14 @@ Result<int> explainCommand(const Args &args) {
     std::sort(lines.begin(), lines.end(), [](auto &a, auto &b) { return a.second.measured > b.second.measured; });
   lines.emplace_back("total", total);
   if (!f.json)
-    std::printf(
-        "%s: %llu x %llu rows at depth %llu, %u threads, %s; limits: %.1f GB/s, %.0f billion 8-bit multiply-adds/s, "
-        "barrier %.2f us\n\n%-44s %8s %10s %10s %9s %9s %6s %6s %7s\n",
-        path.c_str(), static_cast<unsigned long long>(f.batch), static_cast<unsigned long long>(f.rows),
-        static_cast<unsigned long long>(f.depth), session.engine->executable().threads(),
-        artifact::toString(session.artifact->variant()), limits.readBytesPerSecond / 1e9,
-        limits.int8MacsPerSecond / 1e9, limits.barrierSeconds * 1e6, f.each ? "launch" : "kernel", "launches", "KB",
-        "k mul-add", "predicted", "measured", "ratio", "share", "GB/s");
+    std::printf("%s: %llu x %llu rows at depth %llu, %u threads, %s; limits: %.1f GB/s, %.0f billion 8-bit "
+                "multiply-adds/s in groups of 32, "
+                "barrier %.2f us\n\n%-44s %8s %10s %10s %9s %9s %6s %6s %7s\n",
+                path.c_str(), static_cast<unsigned long long>(f.batch), static_cast<unsigned long long>(f.rows),
+                static_cast<unsigned long long>(f.depth), session.engine->executable().threads(),
+                artifact::toString(session.artifact->variant()), limits.readBytesPerSecond / 1e9,
+                limits.int8GroupMacsPerSecond / 1e9, limits.barrierSeconds * 1e6, f.each ? "launch" : "kernel",
+                "launches", "KB", "k mul-add", "predicted", "measured", "ratio", "share", "GB/s");
   for (const auto &[name, v] : lines) {
     if (f.json) {
       Json row = {{f.each ? "launch" : "kernel", name},
@@ -143,7 +161,7 @@ Result<int> explainCommand(const Args &args) {
                   {"measured_seconds", v.measured},
                   {"share", v.measured / total.measured},
                   {"read_limit_bytes_per_second", limits.readBytesPerSecond},
-                  {"int8_limit_macs_per_second", limits.int8MacsPerSecond}};
+                  {"int8_limit_macs_per_second", limits.int8GroupMacsPerSecond}};
       std::printf("%s\n", dumpLine(row).c_str());
     } else {
       std::printf("%-44s %8llu %10.1f %10.1f %6.1f us %6.1f us %6.2f %5.1f%% %7.1f\n", name.c_str(),

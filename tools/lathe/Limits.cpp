@@ -60,10 +60,84 @@ __attribute__((target("avx2"))) double macs256(int rounds) {
   return 8.0 * 32 * rounds;
 }
 
+// A group of 32: eight dot products, then convert, scale by the weights' scale, and fma with the row's.
+__attribute__((target("avx512f,avx512vnni"))) double groups512(int rounds) {
+  __m512 sum[8] = {}, scale = _mm512_set1_ps(0.5f);
+  __m512i a = _mm512_set1_epi8(1), b = _mm512_set1_epi8(2);
+  for (int i = 0; i < rounds; ++i) {
+    __asm__ volatile("" : "+v"(a), "+v"(b), "+v"(scale));
+    __m512i acc[8] = {};
+    for (int k = 0; k < 8; ++k)
+      for (auto &x : acc)
+        x = _mm512_dpbusd_epi32(x, a, b);
+    for (int j = 0; j < 8; ++j)
+      sum[j] = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(acc[j]), scale), scale, sum[j]);
+  }
+  for (auto &x : sum)
+    __asm__ volatile("" : : "v"(x));
+  return 8.0 * 8 * 64 * rounds;
+}
+
+__attribute__((target("avx2,fma"))) double groups256(int rounds) {
+  __m256 sum[4] = {}, scale = _mm256_set1_ps(0.5f);
+  __m256i a = _mm256_set1_epi8(1), b = _mm256_set1_epi8(2), one = _mm256_set1_epi16(1);
+  for (int i = 0; i < rounds; ++i) {
+    __asm__ volatile("" : "+x"(a), "+x"(b), "+x"(scale));
+    __m256i acc[4] = {};
+    for (int k = 0; k < 8; ++k)
+      for (auto &x : acc)
+        x = _mm256_add_epi32(x, _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), one));
+    for (int j = 0; j < 4; ++j)
+      sum[j] = _mm256_fmadd_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(acc[j]), scale), scale, sum[j]);
+  }
+  for (auto &x : sum)
+    __asm__ volatile("" : : "x"(x));
+  return 4.0 * 8 * 32 * rounds;
+}
+
+__attribute__((target("avx512f"))) double floats512(int rounds) {
+  __m512 acc[12] = {}, a = _mm512_set1_ps(1), b = _mm512_set1_ps(2);
+  for (int i = 0; i < rounds; ++i) {
+    __asm__ volatile("" : "+v"(a), "+v"(b));
+    for (auto &x : acc)
+      x = _mm512_fmadd_ps(a, b, x);
+  }
+  for (auto &x : acc)
+    __asm__ volatile("" : : "v"(x));
+  return 12.0 * 16 * rounds;
+}
+
+__attribute__((target("avx2,fma"))) double floats256(int rounds) {
+  __m256 acc[12] = {}, a = _mm256_set1_ps(1), b = _mm256_set1_ps(2);
+  for (int i = 0; i < rounds; ++i) {
+    __asm__ volatile("" : "+x"(a), "+x"(b));
+    for (auto &x : acc)
+      x = _mm256_fmadd_ps(a, b, x);
+  }
+  for (auto &x : acc)
+    __asm__ volatile("" : : "x"(x));
+  return 12.0 * 8 * rounds;
+}
+
+__attribute__((target("avx512f,avx512bf16"))) double bf16s512(int rounds) {
+  __m512 acc[12] = {};
+  __m512bh a = (__m512bh)_mm512_set1_epi16(0x3f80), b = a;
+  for (int i = 0; i < rounds; ++i) {
+    __asm__ volatile("" : "+v"(a), "+v"(b));
+    for (auto &x : acc)
+      x = _mm512_dpbf16_ps(x, a, b);
+  }
+  for (auto &x : acc)
+    __asm__ volatile("" : : "v"(x));
+  return 12.0 * 32 * rounds;
+}
+
 struct Work {
   const uint8_t *data;
   size_t bytes;
   bool wide;
+  double (*loop)(int) = nullptr;
+  int rounds = 0;
   double macs = 0; ///< of thread 0
   volatile uint64_t sink = 0;
 };
@@ -102,15 +176,24 @@ MachineLimits measureLimits(unsigned threads, artifact::Variant variant) {
     limits.readBytesPerSecond = static_cast<double>(work.bytes) / seconds;
     munmap(memory, work.bytes);
   }
-  double seconds = best(
-      *team, threads, 8,
-      [](void *context, unsigned t, unsigned, FlagBarrier &) {
-        auto &w = *static_cast<Work *>(context);
-        double macs = w.wide ? macs512(400000) : macs256(200000);
-        if (t == 0) w.macs = macs;
-      },
-      &work);
-  limits.int8MacsPerSecond = work.macs * threads / seconds;
+  auto rate = [&](double (*loop)(int), int rounds) {
+    work.loop = loop;
+    work.rounds = rounds;
+    double seconds = best(
+        *team, threads, 6,
+        [](void *context, unsigned t, unsigned, FlagBarrier &) {
+          auto &w = *static_cast<Work *>(context);
+          double macs = w.loop(w.rounds);
+          if (t == 0) w.macs = macs;
+        },
+        &work);
+    return work.macs * threads / seconds;
+  };
+  limits.int8MacsPerSecond = rate(work.wide ? macs512 : macs256, 200000);
+  limits.int8GroupMacsPerSecond = rate(work.wide ? groups512 : groups256, 40000);
+  limits.floatMacsPerSecond = rate(work.wide ? floats512 : floats256, 200000);
+  limits.bf16MacsPerSecond =
+      variant == artifact::Variant::avx512bf16 ? rate(bf16s512, 200000) : limits.floatMacsPerSecond;
   constexpr int barriers = 1000;
   limits.barrierSeconds = best(
                               *team, threads, 5,

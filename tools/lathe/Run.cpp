@@ -80,8 +80,10 @@ Result<int> runOnce(const RunFlags &f, Session &session) {
   bool showIds = f.ids || !session.text, first = true;
   request.onPiece = [&](int32_t id, std::string_view piece) {
     if (f.json) return !interrupted;
-    if (!showIds) std::fwrite(piece.data(), 1, piece.size(), stdout);
-    else if (id >= 0) std::printf("%s%d", first ? "" : " ", id);
+    if (!showIds)
+      std::fwrite(piece.data(), 1, piece.size(), stdout);
+    else if (id >= 0)
+      std::printf("%s%d", first ? "" : " ", id);
     first = false;
     std::fflush(stdout);
     return !interrupted;

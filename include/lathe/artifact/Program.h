@@ -42,6 +42,13 @@ enum class ShareKind : uint32_t {
   interleaved = 1, ///< thread t: t, t+n, ...
 };
 
+/// What a launch's multiply-adds are made of: sets the limit that `explain` predicts with.
+enum class Arithmetic : uint32_t {
+  int8 = 0, ///< 8-bit dot products, scaled per group of 32
+  bf16 = 1, ///< bfloat16 dot products
+  f32 = 2,  ///< float32 fma
+};
+
 struct Launch {
   uint32_t kernel = 0;   ///< index into Program.kernels
   uint32_t firstArg = 0; ///< into Program.args
@@ -59,6 +66,7 @@ struct Launch {
   /// The same for each (row, KV entry that it sees): attention's work grows with the history.
   uint64_t bytesPerEntry = 0;
   uint64_t macsPerEntry = 0;
+  Arithmetic arithmetic = Arithmetic::int8;
 };
 
 /// Launches for at most |maxRows| rows; the runtime takes the first bucket that is wide enough.

@@ -20,6 +20,7 @@ TEST(ProgramCodec, RoundTripKeepsEveryField) {
   EXPECT_EQ(back->launches[1].shareKind, ShareKind::interleaved);
   EXPECT_EQ(back->launches[0].bytesPerRow, 300u);
   EXPECT_EQ(back->launches[0].macsPerEntry, 500u);
+  EXPECT_EQ(back->launches[0].arithmetic, Arithmetic::f32);
   EXPECT_EQ(back->entries[0].buckets[1].launchCount, 2u);
   EXPECT_EQ(back->kvGroups[1].window, 32u);
   EXPECT_EQ(back->names[1], "blk.0.attn");

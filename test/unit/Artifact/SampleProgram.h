@@ -26,9 +26,9 @@ inline Program sampleProgram() {
   p.names = {"token_embd", "blk.0.attn"};
   p.args = {{ArgKind::arena, 0, 4096}, {ArgKind::weight, 0, 64}, {ArgKind::kv, 1, 16}};
   p.launches.resize(3);
-  p.launches[0] = {0, 0, 2, ItemKind::perRow, ShareKind::contiguous, 1, 1, 1, 0, 100, 200, 300, 400, 500};
-  p.launches[1] = {1, 0, 3, ItemKind::perRowChunk, ShareKind::interleaved, 16, 2, 1, 1, 0, 7, 8, 9, 10};
-  p.launches[2] = {0, 1, 1, ItemKind::perOutRow, ShareKind::contiguous, 1, 4, 0, 0, 1, 2, 3, 4, 5};
+  p.launches[0] = {0, 0, 2, ItemKind::perRow, ShareKind::contiguous, 1, 1, 1, 0, 100, 200, 300, 400, 500, Arithmetic::f32};
+  p.launches[1] = {1, 0, 3, ItemKind::perRowChunk, ShareKind::interleaved, 16, 2, 1, 1, 0, 7, 8, 9, 10, Arithmetic::int8};
+  p.launches[2] = {0, 1, 1, ItemKind::perOutRow, ShareKind::contiguous, 1, 4, 0, 0, 1, 2, 3, 4, 5, Arithmetic::bf16};
   p.entries = {{"step", {{1, 0, 1}, {8, 0, 2}}}, {"head", {{4, 2, 1}}}};
   p.kvGroups = {{0, 0, 16, 2, 1024}, {1, 32, 32, 1, 512}};
   return p;

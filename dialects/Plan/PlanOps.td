@@ -98,7 +98,8 @@ def Plan_LaunchOp : Plan_Op<"launch", [HasParent<"BucketOp">]> {
   let summary = "one kernel call over its items";
   let description = [{
     `args` are arena buffers, weights or KV layers, each with a byte offset: `[@x, 0]`. `items` and `item_rows` with the item kind and share kind of
-    include/lathe/artifact/Program.h.
+    include/lathe/artifact/Program.h. `cost` is bytes of weights, multiply-adds a row and bytes a row; the attributes `bytes_per_entry`,
+    `macs_per_entry` (for each row and KV entry it sees) and `arithmetic` (Arithmetic of Program.h) say more where it applies.
   }];
   let arguments = (ins StrAttr:$label, FlatSymbolRefAttr:$kernel, ArrayAttr:$args, DenseI64ArrayAttr:$offsets, I64Attr:$itemKind, I64Attr:$items,
                        I64Attr:$itemRows, I64Attr:$share, BoolAttr:$barrier, I64Attr:$time, I64Attr:$weightBytes, I64Attr:$macsPerRow, I64Attr:$bytesPerRow);

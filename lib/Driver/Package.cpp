@@ -112,6 +112,12 @@ Program buildProgram(plan::ProgramOp op, uint64_t scratch) {
         if (inserted) p.names.push_back(l.getLabel().str());
         launch.name = it->second;
         launch.weightBytes = l.getWeightBytes(), launch.macsPerRow = l.getMacsPerRow(), launch.bytesPerRow = l.getBytesPerRow();
+        auto extra = [&](StringRef name) {
+          auto attr = l->getAttrOfType<IntegerAttr>(name);
+          return attr ? uint64_t(attr.getInt()) : 0;
+        };
+        launch.bytesPerEntry = extra("bytes_per_entry"), launch.macsPerEntry = extra("macs_per_entry");
+        launch.arithmetic = Arithmetic(std::min<uint64_t>(extra("arithmetic"), uint64_t(Arithmetic::f32)));
         p.launches.push_back(launch);
         ++bucket.launchCount;
       }

@@ -26,11 +26,13 @@ struct Figures {
 };
 
 /// Bytes and operations of launch |l| in a step of |rows| rows that see |entries| KV entries together.
-Figures workOf(const Launch &l, double rows, double entries, const MachineLimits &limits) {
+Figures workOf(const Launch &l, double rows, double rowsOfSequence, double entries, const MachineLimits &limits) {
+  // Rows of one sequence that an item takes together read their history once.
+  double shared = l.itemKind == ItemKind::perRowBlock ? std::min<double>(l.itemRows, rowsOfSequence) : 1;
   Figures f;
   f.launches = 1;
   f.bytes = static_cast<double>(l.weightBytes) + static_cast<double>(l.bytesPerRow) * rows +
-            static_cast<double>(l.bytesPerEntry) * entries;
+            static_cast<double>(l.bytesPerEntry) * entries / shared;
   f.macs = static_cast<double>(l.macsPerRow) * rows + static_cast<double>(l.macsPerEntry) * entries;
   double rate = l.arithmetic == Arithmetic::f32    ? limits.floatMacsPerSecond
                 : l.arithmetic == Arithmetic::bf16 ? limits.bf16MacsPerSecond
@@ -126,7 +128,8 @@ Result<int> explainCommand(const Args &args) {
   Figures total;
   for (const LaunchProfile &launch : profile) {
     const Launch &l = p.launches[launch.launch];
-    Figures one = workOf(l, inHead[launch.launch] ? static_cast<double>(f.batch) : rows, entries, limits);
+    Figures one = workOf(l, inHead[launch.launch] ? static_cast<double>(f.batch) : rows, static_cast<double>(f.rows),
+                         entries, limits);
     one.measured = launch.seconds / static_cast<double>(launch.calls);
     std::string name = f.each ? p.names[l.name] : allLayers(p.names[l.name]) + " (" + p.kernels[l.kernel] + ")";
     auto [at, fresh] = index.try_emplace(f.each ? std::to_string(launch.launch) : name, lines.size());

@@ -14,6 +14,7 @@
 #include "lathe/Codegen/Layout.h"
 #include "lathe/artifact/Format.h"
 #include "lathe/artifact/Packing.h"
+#include "lathe/artifact/Program.h"
 #include "llvm/ADT/StringRef.h"
 #include <cstdint>
 
@@ -41,6 +42,10 @@ struct KernelCost {
   uint64_t weightBytes = 0; ///< read once a launch
   uint64_t macsPerRow = 0;
   uint64_t bytesPerRow = 0; ///< activations read and written
+  /// The same for each row and each KV entry that it sees.
+  uint64_t bytesPerEntry = 0;
+  uint64_t macsPerEntry = 0;
+  Arithmetic arithmetic = Arithmetic::int8; ///< of the multiply-adds
 };
 
 /// y = W x. Args: activations, weights, out, bias? [n padded to 16], residual? (rows f32, stride outStride; may be

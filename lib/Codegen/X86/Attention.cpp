@@ -268,7 +268,13 @@ LogicalResult emitAttention(ModuleOp module, StringRef symbol, const AttentionPa
 }
 
 KernelCost cost(const AttentionParams &p) {
-  return {0, 0, uint64_t(p.qHeads) * (p.headDim * 4 + p.valueDim * (p.quantize && isInt8(p.act) ? 1 : 4))};
+  KernelCost c;
+  c.bytesPerRow = uint64_t(p.qHeads) * (p.headDim * 4 + p.valueDim * (p.quantize && isInt8(p.act) ? 1 : 4));
+  c.arithmetic = Arithmetic::f32;
+  if (p.form == AttentionParams::combine) return c;
+  c.bytesPerEntry = uint64_t(p.kvHeads) * (p.headDim * elementBytes(p.k) + p.valueDim * elementBytes(p.v));
+  c.macsPerEntry = uint64_t(p.qHeads) * (p.headDim + p.valueDim);
+  return c;
 }
 
 uint64_t scratchBytes(const AttentionParams &p) {

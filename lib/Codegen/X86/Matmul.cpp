@@ -18,6 +18,8 @@ KernelCost cost(const MatmulParams &p) {
   KernelCost c;
   c.weightBytes = uint64_t(packedBytes(p.type, p.n, p.k));
   c.macsPerRow = uint64_t(p.n) * uint64_t(p.k);
+  // bf16 activations are multiplied in float32 too (docs/exactness.md).
+  c.arithmetic = isInt8(p.act) ? Arithmetic::int8 : Arithmetic::f32;
   int64_t out = p.epilogue == MatmulParams::gateUp ? activationLayout(p.n / 2, p.outAct, p.outHalves).blockBytes / 16 : 4 * p.n;
   c.bytesPerRow = uint64_t(activationLayout(p.k, p.act, p.halves).blockBytes / 16 + out + (p.residual ? 4 * p.n : 0));
   return c;

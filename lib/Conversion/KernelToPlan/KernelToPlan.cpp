@@ -269,10 +269,15 @@ private:
     }
     std::string label = layerName(op->getLoc());
     label = label.empty() ? family.str() : label + " (" + family.str() + ")";
-    plan::LaunchOp::create(b, op->getLoc(), b.getStringAttr(label), it->second, b.getArrayAttr(l.args), b.getDenseI64ArrayAttr(l.offsets),
+    auto launch = plan::LaunchOp::create(b, op->getLoc(), b.getStringAttr(label), it->second, b.getArrayAttr(l.args), b.getDenseI64ArrayAttr(l.offsets),
                            b.getI64IntegerAttr(int64_t(l.items)), b.getI64IntegerAttr(l.count), b.getI64IntegerAttr(l.itemRows),
                            b.getI64IntegerAttr(int64_t(l.share)), b.getBoolAttr(l.barrier), b.getI64IntegerAttr(time[op]),
                            b.getI64IntegerAttr(l.cost.weightBytes), b.getI64IntegerAttr(l.cost.macsPerRow), b.getI64IntegerAttr(l.cost.bytesPerRow));
+    if (l.cost.macsPerEntry) {
+      launch->setAttr("bytes_per_entry", b.getI64IntegerAttr(l.cost.bytesPerEntry));
+      launch->setAttr("macs_per_entry", b.getI64IntegerAttr(l.cost.macsPerEntry));
+    }
+    if (l.cost.arithmetic != Arithmetic::int8) launch->setAttr("arithmetic", b.getI64IntegerAttr(int64_t(l.cost.arithmetic)));
     ++launchCount;
   }
 

@@ -5,6 +5,7 @@
 #include "Model.h"
 #include "Steps.h"
 #include "Tokenizer.h"
+#include <bitset>
 
 namespace lathe {
 
@@ -19,6 +20,7 @@ struct Tokenizer::Impl {
   std::vector<std::string> normalizedTexts; ///< keys of afterNormalization
   std::vector<bool> special;                ///< by id
   bool cutAtSpaces = false;                 ///< words of a metaspace model may be merged one by one
+  std::bitset<256> joining;                 ///< but not where one of these bytes stands before the space
 
   template <typename OnText, typename OnToken>
   void cut(const tokenizer::Trie &special, const tokenizer::Trie &plain, std::string_view text,

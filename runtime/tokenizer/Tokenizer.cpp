@@ -84,36 +84,42 @@ size_t spaceAfter(std::string_view text, size_t at) {
   return at - begin;
 }
 
-/// Does no merge go across the start of a space mark that follows something else? Then text may be cut
-/// there before it is merged, and words repeat.
-bool mayCutAtSpaces(const TokenizerSpec &spec) {
+/// May text be cut before a space mark that follows something else, before it is merged? Then words
+/// repeat and can be cached. Not where a piece has the mark inside: |joining| gets the bytes that
+/// stand before it there.
+bool mayCutAtSpaces(const TokenizerSpec &spec, std::bitset<256> &joining) {
   using Type = TokenizerSpec::PieceType;
   bool merging =
       spec.model == TokenizerSpec::Model::scoredBpe || (spec.model == TokenizerSpec::Model::bpe && !spec.byteLevel);
   if (!merging || spec.metaspace.empty() || !spec.endOfWord.empty() || spec.ignoreMerges ||
       !unicode::isValid(spec.metaspace))
     return false;
+  // A model that drops characters without a piece merges what stood on both sides of them.
+  if (spec.model == TokenizerSpec::Model::bpe && spec.unknown < 0) return false;
   bool markIsPiece = false; // or unknown tokens could be fused across it
   for (size_t id = 0; id < spec.pieces.size(); ++id) {
-    if (spec.types[id] != Type::normal && spec.types[id] != Type::unused && spec.types[id] != Type::userDefined)
-      continue;
-    std::string_view piece = spec.pieces[id];
-    markIsPiece |= piece == spec.metaspace && spec.types[id] == Type::normal;
-    size_t start = 0;
-    while (piece.substr(start).starts_with(spec.metaspace))
-      start += spec.metaspace.size();
-    if (piece.find(spec.metaspace, start) != std::string_view::npos) return false;
+    Type type = spec.types[id];
+    if (type != Type::normal && type != Type::unused && type != Type::userDefined) continue;
+    std::string_view piece = spec.pieces[id], mark = spec.metaspace;
+    markIsPiece |= piece == mark && type == Type::normal;
+    for (size_t at = piece.find(mark); at != std::string_view::npos; at = piece.find(mark, at + mark.size()))
+      if (at > 0 && !piece.substr(0, at).ends_with(mark)) joining.set(static_cast<uint8_t>(piece[at - 1]));
   }
   return markIsPiece;
 }
 
-/// Bytes of the first word: space marks, then everything up to the next one.
-size_t wordEnd(std::string_view text, std::string_view mark) {
+/// Bytes of the first word: everything up to a space mark that follows something else.
+size_t wordEnd(std::string_view text, std::string_view mark, const std::bitset<256> &joining) {
   size_t at = 0;
   while (text.substr(at).starts_with(mark))
     at += mark.size();
-  size_t end = text.find(mark, at);
-  return end == std::string_view::npos ? text.size() : end;
+  for (;;) {
+    at = text.find(mark, at);
+    if (at == std::string_view::npos) return text.size();
+    if (at > 0 && !joining[static_cast<uint8_t>(text[at - 1])]) return at;
+    while (text.substr(at).starts_with(mark))
+      at += mark.size();
+  }
 }
 
 } // namespace
@@ -144,7 +150,7 @@ Result<Tokenizer> Tokenizer::create(TokenizerSpec spec) {
     impl->model = makeWordPiece(s);
     break;
   }
-  impl->cutAtSpaces = mayCutAtSpaces(s);
+  impl->cutAtSpaces = mayCutAtSpaces(s, impl->joining);
   impl->special.resize(s.pieces.size());
   for (size_t id = 0; id < s.pieces.size(); ++id)
     impl->special[id] = s.types[id] == TokenizerSpec::PieceType::control;
@@ -241,7 +247,7 @@ std::vector<int32_t> Tokenizer::encode(const std::vector<TextPiece> &pieces, boo
     for (const Splitter::Piece &word : words) {
       std::string_view rest = std::string_view(segment).substr(word.first, word.last - word.first);
       while (impl->cutAtSpaces && !rest.empty()) {
-        size_t end = wordEnd(rest, spec.metaspace);
+        size_t end = wordEnd(rest, spec.metaspace, impl->joining);
         cache.encode(*impl->model, rest.substr(0, end), scratch, out);
         rest.remove_prefix(end);
       }

@@ -160,6 +160,21 @@ TEST(Tokenizer, MergesByScore) {
     EXPECT_EQ(t.decode(t.encode(text)), text);
 }
 
+TEST(Tokenizer, PiecesWithASpaceInsideStayWhole) {
+  Tokenizer t = make(scored({{"\u2581", -9},
+                             {">", -9},
+                             {"<", -9},
+                             {"a", -9},
+                             {">\u2581", -3},
+                             {">\u2581<", -4},
+                             {"\u2581a", -2},
+                             {"\u2581\u2581", -5}}));
+  EXPECT_EQ(t.encode("> <"), (Ids{258, 263}));
+  EXPECT_EQ(t.encode(">  <"), (Ids{258, 262, 258, 260}));
+  EXPECT_EQ(t.encode("a > a"), (Ids{264, 258, 259, 264}));
+  EXPECT_EQ(t.encode("a   a"), (Ids{264, 265, 264}));
+}
+
 TEST(Tokenizer, UnusedPiecesAreOnlySteps) {
   TokenizerSpec spec = scored({{"\u2581", -9}, {"a", -9}, {"b", -9}, {"c", -9}, {"ab", -1}, {"abc", -2}});
   EXPECT_EQ(make(spec).encode("abc"), (Ids{258, 263}));

@@ -1,10 +1,11 @@
 //===- Bench.cpp - lathe-kernel-bench: matmul kernels against the machine's limits ===//
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //
-// Every round times the kernel, a read loop over the same weight bytes and the integer peak one after the other, on the same
-// threads, in short slices; the 15 % quantiles of the times are compared, so that other load matters little.
+// Every round times the kernel, a read loop over the same weight bytes and the integer peak one after the other, on the
+// same threads, in short slices; the 15 % quantiles of the times are compared, so that other load matters little.
 //
-//   lathe-kernel-bench --type q4_0 --shape 8192x2048 --rows 1,16,512 [--act int8] [--target avx512vnni] [--cache] [--threads N]
+//   lathe-kernel-bench --type q4_0 --shape 8192x2048 --rows 1,16,512 [--act int8] [--target avx512vnni] [--cache]
+//   [--threads N]
 //===----------------------------------------------------------------------===//
 #include "Limits.h"
 #include "X86/Compile.h"
@@ -26,8 +27,9 @@ using namespace lathe::codegen;
 
 namespace {
 
-const char *const typeNames[] = {"f32",  "f16",    "bf16", "q4_0",     "q4_1",     "q5_0",      "q5_1",      "q8_0",      "q2_k",      "q3_k", "q4_k",
-                                 "q5_k", "q6_k",   "iq4_nl", "int8", "int4_g32", "int4_g64", "int4_g128", "int4z_g32", "int4z_g64", "int4z_g128"};
+const char *const typeNames[] = {"f32",  "f16",      "bf16",     "q4_0",      "q4_1",      "q5_0",      "q5_1",
+                                 "q8_0", "q2_k",     "q3_k",     "q4_k",      "q5_k",      "q6_k",      "iq4_nl",
+                                 "int8", "int4_g32", "int4_g64", "int4_g128", "int4z_g32", "int4z_g64", "int4z_g128"};
 const char *const actNames[] = {"f32", "bf16", "int8", "int8z"};
 
 struct Options {
@@ -71,14 +73,17 @@ double timed(unsigned threads, const std::function<void(unsigned)> &body) {
   for (unsigned t = 0; t < threads; ++t)
     team.emplace_back([&, t] {
       ready++;
-      while (!go.load(std::memory_order_acquire)) {}
+      while (!go.load(std::memory_order_acquire)) {
+      }
       body(t);
       ends[t] = now();
     });
-  while (ready.load() < threads) {}
+  while (ready.load() < threads) {
+  }
   double start = now();
   go.store(true, std::memory_order_release);
-  for (std::thread &t : team) t.join();
+  for (std::thread &t : team)
+    t.join();
   return *std::max_element(ends.begin(), ends.end()) - start;
 }
 
@@ -95,7 +100,8 @@ uint8_t *allocate(size_t bytes) {
 }
 
 LatheKernelFn load(const MatmulParams &p, X86Target target, const std::string &assembly) {
-  std::vector<KernelJob> jobs{{"kernel", [p](mlir::ModuleOp m, llvm::StringRef s, X86Target t) { return emitMatmul(m, s, p, t); }}};
+  std::vector<KernelJob> jobs{
+      {"kernel", [p](mlir::ModuleOp m, llvm::StringRef s, X86Target t) { return emitMatmul(m, s, p, t); }}};
   if (!assembly.empty()) {
     mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
     mlir::OwningOpRef<mlir::ModuleOp> module = mlir::ModuleOp::create(mlir::UnknownLoc::get(&context));
@@ -121,7 +127,8 @@ LatheKernelFn load(const MatmulParams &p, X86Target target, const std::string &a
   return reinterpret_cast<LatheKernelFn>(dlsym(h, "kernel"));
 }
 
-void measure(const Options &o, const std::string &type, const std::string &act, const std::string &shape, X86Target target) {
+void measure(const Options &o, const std::string &type, const std::string &act, const std::string &shape,
+             X86Target target) {
   MatmulParams p;
   p.type = StorageType(find(typeNames, std::size(typeNames), type));
   p.act = ActFormat(find(actNames, std::size(actNames), act));
@@ -138,17 +145,21 @@ void measure(const Options &o, const std::string &type, const std::string &act, 
   uint8_t *weights = allocate(copies * copyBytes + 4096);
   int64_t maxRows = *std::max_element(o.rows.begin(), o.rows.end());
   uint8_t *activations = allocate(size_t(activationBytes(maxRows, p.k, p.act, p.halves)));
-  uint8_t *out = allocate(std::max(size_t(activationBytes(maxRows, p.n, ActFormat::f32, true)), size_t((maxRows + 15) / 16 * 16 * p.outStride * 4)));
+  uint8_t *out = allocate(std::max(size_t(activationBytes(maxRows, p.n, ActFormat::f32, true)),
+                                   size_t((maxRows + 15) / 16 * 16 * p.outStride * 4)));
   uint8_t *scratch = allocate((scratchBytes(p) + 4096) * o.threads);
   int64_t units = matmulUnits(p);
-  printf("%-6s %-5s %-10s %-5s %s (compiled in %.0f ms)\n", type.c_str(), act.c_str(), shape.c_str(), o.cache ? "cache" : "DRAM", variantName(target.variant), compileMs);
+  printf("%-6s %-5s %-10s %-5s %s (compiled in %.0f ms)\n", type.c_str(), act.c_str(), shape.c_str(),
+         o.cache ? "cache" : "DRAM", variantName(target.variant), compileMs);
   for (int64_t rows : o.rows) {
     LatheStep step{};
     step.size = sizeof step;
     step.rows = uint32_t(rows);
     // Rounds of about half a millisecond on a share of the units, so that most rounds are not interrupted.
-    double unitBytes = double(bytes) / double(units), unitMacs = double(p.n) * double(p.k) * double(rows) / double(units);
-    int64_t share = std::clamp<int64_t>(int64_t(500e-6 * o.threads / (unitBytes / 30e9 + unitMacs / 250e9)), int64_t(o.threads), units);
+    double unitBytes = double(bytes) / double(units),
+           unitMacs = double(p.n) * double(p.k) * double(rows) / double(units);
+    int64_t share = std::clamp<int64_t>(int64_t(500e-6 * o.threads / (unitBytes / 30e9 + unitMacs / 250e9)),
+                                        int64_t(o.threads), units);
     int64_t at = 0;
     size_t copy = 0;
     std::vector<double> times, reads, peaks; // seconds a unit; bytes and multiply-adds a second
@@ -163,7 +174,8 @@ void measure(const Options &o, const std::string &type, const std::string &act, 
       uint8_t *base = weights + copy * copyBytes;
       double t = timed(o.threads, [&](unsigned thread) {
         uint8_t *args[] = {activations, base, out};
-        kernel(args, &step, at + share * thread / o.threads, at + share * (thread + 1) / o.threads, 1, scratch + thread * (scratchBytes(p) + 4096) / 64 * 64);
+        kernel(args, &step, at + share * thread / o.threads, at + share * (thread + 1) / o.threads, 1,
+               scratch + thread * (scratchBytes(p) + 4096) / 64 * 64);
       });
       advance();
       size_t readBytes = size_t(unitBytes * double(share)) / 512 * 512;
@@ -189,8 +201,10 @@ void measure(const Options &o, const std::string &type, const std::string &act, 
       return v[size_t(q * double(v.size() - 1))];
     };
     double t = rank(times, 0.15), read = rank(reads, 0.85), peak = rank(peaks, 0.85);
-    printf("  rows %4ld: %9.1f us  %6.1f GB/s = %5.1f %% of read (%5.1f GB/s)   %6.1f GMAC/s = %5.1f %% of peak (%6.1f)\n", rows, t * double(units) * 1e6,
-           unitBytes / t * 1e-9, unitBytes / t / read * 100, read * 1e-9, unitMacs / t * 1e-9, unitMacs / t / peak * 100, peak * 1e-9);
+    printf(
+        "  rows %4ld: %9.1f us  %6.1f GB/s = %5.1f %% of read (%5.1f GB/s)   %6.1f GMAC/s = %5.1f %% of peak (%6.1f)\n",
+        rows, t * double(units) * 1e6, unitBytes / t * 1e-9, unitBytes / t / read * 100, read * 1e-9,
+        unitMacs / t * 1e-9, unitMacs / t / peak * 100, peak * 1e-9);
     fflush(stdout);
   }
 }
@@ -208,20 +222,31 @@ int main(int argc, char **argv) {
       }
       return argv[++i];
     };
-    if (a == "--type") o.types = split(next());
-    else if (a == "--act") o.acts = split(next());
-    else if (a == "--shape") o.shapes = split(next());
+    if (a == "--type")
+      o.types = split(next());
+    else if (a == "--act")
+      o.acts = split(next());
+    else if (a == "--shape")
+      o.shapes = split(next());
     else if (a == "--rows") {
       o.rows.clear();
-      for (const std::string &r : split(next())) o.rows.push_back(std::max(1L, atol(r.c_str())));
-    } else if (a == "--target") o.target = next();
-    else if (a == "--asm") o.assembly = next();
-    else if (a == "--threads") o.threads = unsigned(std::max(1, atoi(next().c_str())));
-    else if (a == "--seconds") o.seconds = atof(next().c_str());
-    else if (a == "--cache") o.cache = true;
-    else if (a == "--gate-up") o.gateUp = true;
+      for (const std::string &r : split(next()))
+        o.rows.push_back(std::max(1L, atol(r.c_str())));
+    } else if (a == "--target")
+      o.target = next();
+    else if (a == "--asm")
+      o.assembly = next();
+    else if (a == "--threads")
+      o.threads = unsigned(std::max(1, atoi(next().c_str())));
+    else if (a == "--seconds")
+      o.seconds = atof(next().c_str());
+    else if (a == "--cache")
+      o.cache = true;
+    else if (a == "--gate-up")
+      o.gateUp = true;
     else {
-      fprintf(stderr, "usage: lathe-kernel-bench [--type T,..] [--shape NxK,..] [--rows R,..] [--act A,..] [--target V] [--cache] [--gate-up] [--threads N] [--seconds S] [--asm FILE]\n");
+      fprintf(stderr, "usage: lathe-kernel-bench [--type T,..] [--shape NxK,..] [--rows R,..] [--act A,..] [--target "
+                      "V] [--cache] [--gate-up] [--threads N] [--seconds S] [--asm FILE]\n");
       return 2;
     }
   }
@@ -234,6 +259,7 @@ int main(int argc, char **argv) {
   }
   for (const std::string &t : o.types)
     for (const std::string &a : o.acts)
-      for (const std::string &s : o.shapes) measure(o, t, a, s, target);
+      for (const std::string &s : o.shapes)
+        measure(o, t, a, s, target);
   return 0;
 }

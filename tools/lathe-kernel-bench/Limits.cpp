@@ -27,11 +27,14 @@ __attribute__((target("avx2"))) static void read256(const uint8_t *p, size_t byt
   }
   asm volatile("" ::"x"(_mm256_or_si256(a, b)));
 }
-void readAll(const uint8_t *p, size_t bytes) { __builtin_cpu_supports("avx512f") ? read512(p, bytes) : read256(p, bytes); }
+void readAll(const uint8_t *p, size_t bytes) {
+  __builtin_cpu_supports("avx512f") ? read512(p, bytes) : read256(p, bytes);
+}
 
 __attribute__((target("avx512f,avx512vnni"))) static void dots512(uint64_t count) {
   __m512i acc[12], x = _mm512_set1_epi8(1);
-  for (__m512i &a : acc) a = _mm512_setzero_si512();
+  for (__m512i &a : acc)
+    a = _mm512_setzero_si512();
   for (uint64_t i = 0; i < count; ++i)
 #pragma unroll
     for (__m512i &a : acc) {
@@ -47,7 +50,8 @@ uint64_t dotPeak(uint64_t count) {
 
 __attribute__((target("avx2"))) static void dots256(uint64_t count) {
   __m256i acc[8], x = _mm256_set1_epi8(1), one = _mm256_set1_epi16(1);
-  for (__m256i &a : acc) a = _mm256_setzero_si256();
+  for (__m256i &a : acc)
+    a = _mm256_setzero_si256();
   for (uint64_t i = 0; i < count; ++i)
 #pragma unroll
     for (__m256i &a : acc) {

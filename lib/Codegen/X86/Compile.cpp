@@ -30,7 +30,8 @@ using namespace mlir;
 using artifact::Variant;
 
 // Explicit features on the plain x86-64 baseline: a variant means the same code on every build machine.
-static const char avx2Features[] = "+cx16,+sahf,+mmx,+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+movbe,+xsave";
+static const char avx2Features[] =
+    "+cx16,+sahf,+mmx,+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+movbe,+xsave";
 static const char avx512Features[] = ",+avx512f,+avx512cd,+avx512bw,+avx512dq,+avx512vl,+avx512vnni";
 
 static std::string features(X86Target t) {
@@ -42,10 +43,14 @@ static std::string features(X86Target t) {
 
 const char *variantName(Variant v) {
   switch (v) {
-  case Variant::none: return "none";
-  case Variant::avx2: return "avx2";
-  case Variant::avx512vnni: return "avx512vnni";
-  case Variant::avx512bf16: return "avx512bf16";
+  case Variant::none:
+    return "none";
+  case Variant::avx2:
+    return "avx2";
+  case Variant::avx512vnni:
+    return "avx512vnni";
+  case Variant::avx512bf16:
+    return "avx512bf16";
   }
   return "unknown";
 }
@@ -101,7 +106,8 @@ static void optimize(llvm::Module &m, llvm::TargetMachine &tm) {
 }
 
 Result<std::string> compileObject(ModuleOp module, X86Target target, std::string *assembly) {
-  if (target.variant == Variant::none) return makeError(StatusCode::invalidArgument, "expected an x86 code variant to compile for, found 'none'");
+  if (target.variant == Variant::none)
+    return makeError(StatusCode::invalidArgument, "expected an x86 code variant to compile for, found 'none'");
   static const bool initialized = [] {
     LLVMInitializeX86TargetInfo();
     LLVMInitializeX86Target();
@@ -121,7 +127,8 @@ Result<std::string> compileObject(ModuleOp module, X86Target target, std::string
     return success();
   });
   auto fail = [&](const char *what) {
-    return makeError(StatusCode::internal, "cannot compile kernels for %s: %s: %s", variantName(target.variant), what, complaints.c_str());
+    return makeError(StatusCode::internal, "cannot compile kernels for %s: %s: %s", variantName(target.variant), what,
+                     complaints.c_str());
   };
   if (failed(lowerToLLVM(module))) return fail("lowering failed");
   registerBuiltinDialectTranslation(*module.getContext());
@@ -136,8 +143,8 @@ Result<std::string> compileObject(ModuleOp module, X86Target target, std::string
   if (!t) return fail(error.c_str());
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
-  std::unique_ptr<llvm::TargetMachine> tm(
-      t->createTargetMachine(triple, "x86-64", feats, options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+  std::unique_ptr<llvm::TargetMachine> tm(t->createTargetMachine(triple, "x86-64", feats, options, llvm::Reloc::PIC_,
+                                                                 std::nullopt, llvm::CodeGenOptLevel::Aggressive));
   m->setTargetTriple(triple);
   m->setDataLayout(tm->createDataLayout());
   for (llvm::Function &f : *m) {
@@ -179,7 +186,8 @@ static Result<std::string> compileJob(MLIRContext &context, const KernelJob &job
       return success();
     });
     if (failed(job.emit(*module, job.symbol, target)))
-      return makeError(StatusCode::unsupported, "kernel '%s' for %s: %s", job.symbol.c_str(), variantName(target.variant), complaints.c_str());
+      return makeError(StatusCode::unsupported, "kernel '%s' for %s: %s", job.symbol.c_str(),
+                       variantName(target.variant), complaints.c_str());
   }
   Result<std::string> object = compileObject(*module, target);
   if (!object.ok()) return object.status().at("kernel '" + job.symbol + "'");
@@ -193,12 +201,15 @@ Result<std::vector<std::string>> compileKernels(ArrayRef<KernelJob> jobs, X86Tar
   std::atomic<size_t> next{0};
   auto work = [&] {
     MLIRContext context(MLIRContext::Threading::DISABLED);
-    for (size_t i; (i = next++) < jobs.size();) results[i].emplace(compileJob(context, jobs[i], target));
+    for (size_t i; (i = next++) < jobs.size();)
+      results[i].emplace(compileJob(context, jobs[i], target));
   };
   std::vector<std::thread> team;
-  for (unsigned i = 1; i < threads; ++i) team.emplace_back(work);
+  for (unsigned i = 1; i < threads; ++i)
+    team.emplace_back(work);
   work();
-  for (std::thread &t : team) t.join();
+  for (std::thread &t : team)
+    t.join();
   std::vector<std::string> objects;
   for (auto &r : results) {
     if (!r->ok()) return r->status(); // the first in the order of jobs, whatever the threads did

@@ -44,16 +44,34 @@ Result<std::string> linkObjects(llvm::ArrayRef<std::string> objects) {
   std::vector<std::string> paths;
   for (const std::string &o : objects) {
     MemoryFile f("lathe-object");
-    if (f.fd < 0 || !f.fill(o)) return makeError(StatusCode::resourceExhausted, "cannot hold an object of %zu bytes in memory", o.size());
+    if (f.fd < 0 || !f.fill(o))
+      return makeError(StatusCode::resourceExhausted, "cannot hold an object of %zu bytes in memory", o.size());
     paths.push_back(f.path());
     files.push_back(std::move(f));
   }
   char directory[] = "/tmp/lathe-link-XXXXXX"; // lld replaces its output file, so that one needs a real name
   if (!mkdtemp(directory)) return makeError(StatusCode::resourceExhausted, "cannot make a temporary directory in /tmp");
   std::string out = std::string(directory) + "/code.so";
-  std::vector<const char *> args{"ld.lld", "-shared", "-nostdlib", "--build-id=none", "--strip-all", "--hash-style=gnu", "-soname=lathe-code",
-                                 "--threads=1", "-z", "defs", "-z", "now", "-z", "relro", "-z", "noexecstack", "-o", out.c_str()};
-  for (const std::string &p : paths) args.push_back(p.c_str());
+  std::vector<const char *> args{"ld.lld",
+                                 "-shared",
+                                 "-nostdlib",
+                                 "--build-id=none",
+                                 "--strip-all",
+                                 "--hash-style=gnu",
+                                 "-soname=lathe-code",
+                                 "--threads=1",
+                                 "-z",
+                                 "defs",
+                                 "-z",
+                                 "now",
+                                 "-z",
+                                 "relro",
+                                 "-z",
+                                 "noexecstack",
+                                 "-o",
+                                 out.c_str()};
+  for (const std::string &p : paths)
+    args.push_back(p.c_str());
   std::string messages, bytes;
   llvm::raw_string_ostream os(messages);
   lld::Result r = lld::lldMain(args, os, os, {{lld::Gnu, &lld::elf::link}});
@@ -61,13 +79,15 @@ Result<std::string> linkObjects(llvm::ArrayRef<std::string> objects) {
   if (r.retCode == 0) {
     if (FILE *f = fopen(out.c_str(), "rb")) {
       char buffer[65536];
-      for (size_t n; (n = fread(buffer, 1, sizeof buffer, f)) > 0;) bytes.append(buffer, n);
+      for (size_t n; (n = fread(buffer, 1, sizeof buffer, f)) > 0;)
+        bytes.append(buffer, n);
       fclose(f);
     }
   }
   unlink(out.c_str());
   rmdir(directory);
-  if (r.retCode != 0 || bytes.empty()) return makeError(StatusCode::internal, "linking %zu objects failed: %s", objects.size(), messages.c_str());
+  if (r.retCode != 0 || bytes.empty())
+    return makeError(StatusCode::internal, "linking %zu objects failed: %s", objects.size(), messages.c_str());
   return bytes;
 }
 

@@ -1,8 +1,8 @@
 //===- Matmul.cpp - quantized matrix times activations ----------------------===//
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //
-// A call walks its units of output tiles once per row super-block, and all row blocks of the super-block per unit: a tile
-// is read from memory once and meets activations that stay in L2. The 16 lanes are 16 outputs.
+// A call walks its units of output tiles once per row super-block, and all row blocks of the super-block per unit: a
+// tile is read from memory once and meets activations that stay in L2. The 16 lanes are 16 outputs.
 //===----------------------------------------------------------------------===//
 #include "X86/Matmul.h"
 
@@ -20,7 +20,8 @@ KernelCost cost(const MatmulParams &p) {
   c.macsPerRow = uint64_t(p.n) * uint64_t(p.k);
   // bf16 activations are multiplied in float32 too (docs/exactness.md).
   c.arithmetic = isInt8(p.act) ? Arithmetic::int8 : Arithmetic::f32;
-  int64_t out = p.epilogue == MatmulParams::gateUp ? activationLayout(p.n / 2, p.outAct, p.outHalves).blockBytes / 16 : 4 * p.n;
+  int64_t out =
+      p.epilogue == MatmulParams::gateUp ? activationLayout(p.n / 2, p.outAct, p.outHalves).blockBytes / 16 : 4 * p.n;
   c.bytesPerRow = uint64_t(activationLayout(p.k, p.act, p.halves).blockBytes / 16 + out + (p.residual ? 4 * p.n : 0));
   return c;
 }
@@ -35,7 +36,8 @@ static LogicalResult verify(ModuleOp module, StringRef symbol, const MatmulParam
   if (packedTileBytes(p.type, p.k) > INT32_MAX || activationLayout(p.k, p.act, p.halves).blockBytes > INT32_MAX)
     return error() << "k = " << p.k << " is too large for one tile";
   if (w.floatBytes && isInt8(p.act)) return error() << "expected f32 or bf16 activations for float weights, found int8";
-  if (w.subK == 16 && isInt8(p.act) && !p.halves) return error() << "expected activations with half sums for scales of 16 k";
+  if (w.subK == 16 && isInt8(p.act) && !p.halves)
+    return error() << "expected activations with half sums for scales of 16 k";
   if (p.epilogue == MatmulParams::gateUp) {
     if (p.n % 64) return error() << "expected a multiple of 64 weight rows for a gate/up epilogue, found " << p.n;
     if (p.bias || p.residual) return error() << "a gate/up epilogue takes no bias and no residual";
@@ -46,8 +48,10 @@ static LogicalResult verify(ModuleOp module, StringRef symbol, const MatmulParam
   return success();
 }
 
-/// Row |r| of |tiles| (4 tiles of |mb| rows of 16): 32 gates and 32 ups become a group of the next matmul's activations.
-static void gateUpRow(Emitter &e, const MatmulParams &p, const ActivationLayout &l, Value out, Value unit, Value block, int64_t mb, Value r) {
+/// Row |r| of |tiles| (4 tiles of |mb| rows of 16): 32 gates and 32 ups become a group of the next matmul's
+/// activations.
+static void gateUpRow(Emitter &e, const MatmulParams &p, const ActivationLayout &l, Value out, Value unit, Value block,
+                      int64_t mb, Value r) {
   Value h[2];
   for (int i = 0; i < 2; ++i) {
     Value at = e.at(e.scratch, r, 64);
@@ -68,11 +72,12 @@ LogicalResult emitMatmul(ModuleOp module, StringRef symbol, const MatmulParams &
   Value bias = p.bias ? e.arg(3) : Value(), residual = p.residual ? e.arg(3 + p.bias) : Value();
   ActivationLayout outLayout = gateUp ? activationLayout(p.n / 2, p.outAct, p.outHalves) : ActivationLayout();
 
-  // |units|: one or two. |second|: whether the other one of two exists; an odd share computes its last unit twice and stores
-  // it once.
+  // |units|: one or two. |second|: whether the other one of two exists; an odd share computes its last unit twice and
+  // stores it once.
   auto store = [&](ArrayRef<Value> units, Value second, Value block, int64_t mb) {
     Values tiles;
-    for (Value u : units) tiles.push_back(e.at(weights, u, tileBytes));
+    for (Value u : units)
+      tiles.push_back(e.at(weights, u, tileBytes));
     m.tiles(tiles, e.at(activations, block, m.a.blockBytes), mb, [&](llvm::function_ref<Value(int64_t, int64_t)> y) {
       auto one = [&](int64_t t) {
         Value column = e.shl(units[t], 6), at = e.add(column, e.mulc(block, 64 * p.outStride));
@@ -93,11 +98,13 @@ LogicalResult emitMatmul(ModuleOp module, StringRef symbol, const MatmulParams &
     const int64_t T = m.tilesAtOnce(mb);
     e.loop(e.c(0), e.c(4), T, [&](Value first) {
       Values tiles;
-      for (int64_t t = 0; t < T; ++t) tiles.push_back(e.at(weights, e.addc(e.add(e.shl(unit, 2), first), t), tileBytes));
+      for (int64_t t = 0; t < T; ++t)
+        tiles.push_back(e.at(weights, e.addc(e.add(e.shl(unit, 2), first), t), tileBytes));
       Value to = e.at(e.scratch, first, 64 * mb);
       m.tiles(tiles, e.at(activations, block, m.a.blockBytes), mb, [&](llvm::function_ref<Value(int64_t, int64_t)> y) {
         for (int64_t t = 0; t < T; ++t)
-          for (int64_t r = 0; r < mb; ++r) e.st(y(t, r), to, 64 * (t * mb + r), 64);
+          for (int64_t r = 0; r < mb; ++r)
+            e.st(y(t, r), to, 64 * (t * mb + r), 64);
       });
     });
     e.loop(e.c(0), e.c(mb), 1, [&](Value r) { gateUpRow(e, p, outLayout, out, unit, block, mb, r); });

@@ -16,7 +16,8 @@ struct MatmulEmitter {
   PackedLayout w;
   ActivationLayout a;
 
-  MatmulEmitter(Emitter &e, const MatmulParams &p) : e(e), p(p), w(packedLayout(p.type)), a(activationLayout(p.k, p.act, p.halves)) {}
+  MatmulEmitter(Emitter &e, const MatmulParams &p)
+      : e(e), p(p), w(packedLayout(p.type)), a(activationLayout(p.k, p.act, p.halves)) {}
 
   // The kernel's scratch: the four tiles of a gate/up unit, then
   /// a group of dequantized weights of two tiles,
@@ -51,8 +52,8 @@ struct MatmulEmitter {
   BlockScales blockScales(Value block, int64_t j);
   Scales scales(const BlockScales &s, Value sub, Value subMin);
 
-  /// start(row) plus the exact int32 sum over quads [q0, q1) of codes times activations, [row][tile]; |x|(row, q) is the
-  /// int32 of four activations.
+  /// start(row) plus the exact int32 sum over quads [q0, q1) of codes times activations, [row][tile]; |x|(row, q) is
+  /// the int32 of four activations.
   Values dots(ArrayRef<Codes> codes, int q0, int q1, int64_t rows, llvm::function_ref<Value(int64_t row, int q)> x,
               llvm::function_ref<Value(int64_t row)> start);
   /// Rows whose dot products are interleaved: as many chains as the latency wants and the registers allow.
@@ -82,7 +83,8 @@ struct MatmulEmitter {
   /// tiles; integer kernels are faster with one stream of weights from memory.
   int64_t tilesAtOnce(int64_t mb) const { return !isInt8(p.act) && mb <= (e.target.has512() ? 4 : 2) ? 2 : 1; }
   /// The K loop of tiles against one row block; |done|(tile, row) gives y before bias and residual.
-  void tiles(ArrayRef<Value> weights, Value activations, int64_t mb, llvm::function_ref<void(llvm::function_ref<Value(int64_t tile, int64_t row)>)> done);
+  void tiles(ArrayRef<Value> weights, Value activations, int64_t mb,
+             llvm::function_ref<void(llvm::function_ref<Value(int64_t tile, int64_t row)>)> done);
 
 private:
   void group(ArrayRef<Value> codesAt, ArrayRef<Scales> s, const GroupAddress &at, Sums &acc);

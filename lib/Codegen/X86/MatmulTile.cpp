@@ -13,7 +13,8 @@ void MatmulEmitter::intGroup(ArrayRef<Codes> codes, ArrayRef<Scales> s, const Gr
   const bool halves = w.subK == 16, offsets = p.act == ActFormat::int8z, scaled = w.scaleK != 0;
   const int64_t parts = halves ? 2 : 1, quads = 8 / parts, T = int64_t(codes.size()), mb = acc.mb;
   // Sums of |rows| rows over the halves of a group, scaled: steps 1 to 3. [row][tile].
-  auto scaledSums = [&](int64_t rows, llvm::function_ref<Value(int64_t, int)> x, llvm::function_ref<Value(int64_t, int64_t)> start) {
+  auto scaledSums = [&](int64_t rows, llvm::function_ref<Value(int64_t, int)> x,
+                        llvm::function_ref<Value(int64_t, int64_t)> start) {
     Values out(rows * T);
     for (int64_t h = 0; h < parts; ++h) {
       Values d = dots(codes, h * quads, (h + 1) * quads, rows, x, [&](int64_t r) { return start(r, h); });
@@ -41,14 +42,16 @@ void MatmulEmitter::intGroup(ArrayRef<Codes> codes, ArrayRef<Scales> s, const Gr
   for (int64_t first = 0; first < mb; first += together) {
     Values product = scaledSums(
         together, [&](int64_t r, int q) { return e.ld(e.i32, at.x, (first + r) * 32 + q * 4, 4); },
-        [&](int64_t r, int64_t h) { return correct ? e.ldSplatI(e.scratch, startsAt + 64 * h + 4 * (first + r)) : e.splatI(e.vi, 0); });
+        [&](int64_t r, int64_t h) {
+          return correct ? e.ldSplatI(e.scratch, startsAt + 64 * h + 4 * (first + r)) : e.splatI(e.vi, 0);
+        });
     for (int64_t i = 0; i < together; ++i) {
       int64_t r = first + i;
       Value xs = e.ldSplat(at.meta, a.scale + r * 4);
       Value offset = offsets ? e.ldSplat(at.meta, a.offset + r * 4) : Value();
       for (int64_t t = 0; t < T; ++t) {
         Value y = e.fma(product[i * T + t], xs, acc(t, r)); // 4
-        for (size_t h = 0; h < s[t].m.size(); ++h)               // 5
+        for (size_t h = 0; h < s[t].m.size(); ++h)          // 5
           y = e.fma(s[t].m[h], e.ldSplat(at.sums, a.fsum + ((halves ? 1 + h : 0) * mb + r) * 4), y);
         if (offsets) y = e.fma(wsum[t], offset, y); // 6
         acc(t, r) = y;
@@ -62,7 +65,8 @@ void MatmulEmitter::floatGroup(ArrayRef<Value> groups, ArrayRef<Scales> s, const
   auto multiply = [&](ArrayRef<Value> v, Value x, int64_t offset) {
     for (int64_t r = 0; r < mb; ++r) {
       Value xr = e.ldSplat(x, r * 128 + offset);
-      for (int64_t t = 0; t < T; ++t) acc(t, r) = e.fma(v[t], xr, acc(t, r));
+      for (int64_t t = 0; t < T; ++t)
+        acc(t, r) = e.fma(v[t], xr, acc(t, r));
     }
   };
   // A loop over k, four at a time: 32 times 16 rows unrolled would only cost compile time.
@@ -72,7 +76,8 @@ void MatmulEmitter::floatGroup(ArrayRef<Value> groups, ArrayRef<Scales> s, const
       Value x = e.at(at.x, k, 4);
       for (int64_t i = 0; i < 4; ++i) {
         Values v;
-        for (int64_t t = 0; t < T; ++t) v.push_back(load(t, k, i));
+        for (int64_t t = 0; t < T; ++t)
+          v.push_back(load(t, k, i));
         multiply(v, x, 4 * i);
       }
       return acc.values;
@@ -115,43 +120,54 @@ void MatmulEmitter::floatGroup(ArrayRef<Value> groups, ArrayRef<Scales> s, const
   Value values = e.gepc(e.scratch, dequantizedAt);
   for (int k = 0; k < 32; ++k) {
     Values v;
-    for (int64_t t = 0; t < T; ++t) v.push_back(dequantized(t, k));
+    for (int64_t t = 0; t < T; ++t)
+      v.push_back(dequantized(t, k));
     if (mb <= 2)
       multiply(v, at.x, 4 * k);
     else
-      for (int64_t t = 0; t < T; ++t) e.st(v[t], values, dequantizedBytes * t + 64 * k, 64);
+      for (int64_t t = 0; t < T; ++t)
+        e.st(v[t], values, dequantizedBytes * t + 64 * k, 64);
   }
-  if (mb > 2) loopOverK([&](int64_t t, Value k, int64_t i) { return e.ld(e.vf, e.at(values, k, 64), dequantizedBytes * t + 64 * i, 64); });
+  if (mb > 2)
+    loopOverK([&](int64_t t, Value k, int64_t i) {
+      return e.ld(e.vf, e.at(values, k, 64), dequantizedBytes * t + 64 * i, 64);
+    });
 }
 
 void MatmulEmitter::group(ArrayRef<Value> codesAt, ArrayRef<Scales> s, const GroupAddress &at, Sums &acc) {
   if (!isInt8(p.act)) return floatGroup(codesAt, s, at, acc);
   SmallVector<Codes> c;
-  for (Value g : codesAt) c.push_back(codes(g));
+  for (Value g : codesAt)
+    c.push_back(codes(g));
   intGroup(c, s, at, acc);
 }
 
 void MatmulEmitter::tiles(ArrayRef<Value> weights, Value activations, int64_t mb,
                           llvm::function_ref<void(llvm::function_ref<Value(int64_t, int64_t)>)> done) {
   const bool ints = isInt8(p.act);
-  const int64_t T = int64_t(weights.size()), perBlock = w.blockK / 32, blocks = a.groups / perBlock, rest = a.groups % perBlock;
+  const int64_t T = int64_t(weights.size()), perBlock = w.blockK / 32, blocks = a.groups / perBlock,
+                rest = a.groups % perBlock;
   const int64_t xBytes = mb * (ints ? 32 : 128), subBytes = w.subK ? 32 / w.subK * 16 : 0;
   Values rowScales;
   if (w.rowScale)
-    for (Value tile : weights) rowScales.push_back(e.ld(e.vf, tile, packedTileBytes(p.type, p.k) - 64, 64));
+    for (Value tile : weights)
+      rowScales.push_back(e.ld(e.vf, tile, packedTileBytes(p.type, p.k) - 64, 64));
 
   auto address = [&](Value g) {
-    return GroupAddress{e.at(activations, g, xBytes), e.at(activations, g, 4 * mb), e.at(activations, g, 4 * mb * a.sums)};
+    return GroupAddress{e.at(activations, g, xBytes), e.at(activations, g, 4 * mb),
+                        e.at(activations, g, 4 * mb * a.sums)};
   };
   // A group's share of the block's bytes, codes or not, so that a tile is fetched in the order of its addresses. The
   // out-of-order window alone does not reach the next weights over a body of several rows.
   auto prefetch = [&](Value from) {
-    for (int64_t line = 0; line < w.blockBytes / perBlock; line += 64) e.prefetch(from, prefetchBytes() + line);
+    for (int64_t line = 0; line < w.blockBytes / perBlock; line += 64)
+      e.prefetch(from, prefetchBytes() + line);
   };
   // |count| groups of block |i|.
   auto block = [&](Value i, int64_t count, Sums &acc) {
     Values at;
-    for (Value tile : weights) at.push_back(e.at(tile, i, w.blockBytes));
+    for (Value tile : weights)
+      at.push_back(e.at(tile, i, w.blockBytes));
     Value g = e.mulc(i, perBlock);
     if (perBlock == 2 && ints) { // unrolled
       for (int64_t j = 0; j < count; ++j) {
@@ -168,7 +184,8 @@ void MatmulEmitter::tiles(ArrayRef<Value> weights, Value activations, int64_t mb
     }
     const bool shared = w.scaleK == w.blockK; // one d for the block
     SmallVector<BlockScales> bs;
-    for (Value b : at) bs.push_back(blockScales(b, 0));
+    for (Value b : at)
+      bs.push_back(blockScales(b, 0));
     acc.values = e.loop(e.c(0), e.c(count), 1, acc.values, [&](Value j, ValueRange carried) {
       acc.values.assign(carried.begin(), carried.end());
       Values codesAt;
@@ -183,7 +200,9 @@ void MatmulEmitter::tiles(ArrayRef<Value> weights, Value activations, int64_t mb
         Value sub = subBytes ? e.at(e.gepc(at[t], w.subOffset), j, subBytes) : Value();
         Value subMin = w.subMins ? e.at(e.gepc(at[t], w.subMinOffset), j, subBytes) : Value();
         // A group's own scales: the block's address moved by what lies between the groups' scales.
-        s.push_back(scales(shared ? bs[t] : blockScales(e.at(at[t], e.divc(e.mulc(j, 32), std::max(w.scaleK, 1)), 32), 0), sub, subMin));
+        s.push_back(
+            scales(shared ? bs[t] : blockScales(e.at(at[t], e.divc(e.mulc(j, 32), std::max(w.scaleK, 1)), 32), 0), sub,
+                   subMin));
       }
       group(codesAt, s, address(e.add(g, j)), acc);
       return acc.values;
@@ -197,9 +216,7 @@ void MatmulEmitter::tiles(ArrayRef<Value> weights, Value activations, int64_t mb
       return acc.values;
     });
   if (rest) block(e.c(blocks), rest, acc);
-  done([&](int64_t t, int64_t r) {
-    return ints && w.rowScale ? e.fmul(acc(t, r), rowScales[t]) : acc(t, r);
-  });
+  done([&](int64_t t, int64_t r) { return ints && w.rowScale ? e.fmul(acc(t, r), rowScales[t]) : acc(t, r); });
 }
 
 } // namespace lathe::codegen

@@ -18,12 +18,15 @@ MatmulEmitter::Codes MatmulEmitter::codes(Value group) {
   const int64_t W = width(), P = pieces();
   VectorType vw = e.vec(W, e.i8);
   Codes out(8 * P);
-  auto load = [&](int64_t plane, int64_t vector, int64_t piece) { return e.ld(vw, group, plane + 64 * vector + W * piece, 32); }; // blocks are whole half lines
+  auto load = [&](int64_t plane, int64_t vector, int64_t piece) {
+    return e.ld(vw, group, plane + 64 * vector + W * piece, 32);
+  }; // blocks are whole half lines
   int64_t plane4 = w.plane8 ? 512 : 0, plane2 = plane4 + (w.plane4 ? 256 : 0), plane1 = plane2 + (w.plane2 ? 128 : 0);
   Value table;
   if (w.codebook) {
     SmallVector<int8_t> bytes;
-    for (int64_t i = 0; i < W; ++i) bytes.push_back(int8_t(iq4nl[i % 16] + (signedCodes() ? 0 : w.zero)));
+    for (int64_t i = 0; i < W; ++i)
+      bytes.push_back(int8_t(iq4nl[i % 16] + (signedCodes() ? 0 : w.zero)));
     table = arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(vw, ArrayRef<int8_t>(bytes)));
   }
   for (int64_t piece = 0; piece < P; ++piece) {
@@ -42,7 +45,8 @@ MatmulEmitter::Codes MatmulEmitter::codes(Value group) {
       if (w.plane4) put(field(e, load(plane4, q % 4, piece), q < 4 ? 0 : 4, 0, 4), 4);
       if (w.plane2) put(field(e, load(plane2, q / 4, piece), 2 * (q % 4), bits, 2), 2);
       if (w.plane1) put(field(e, one, q, bits, 1), 1);
-      if (w.codebook) v = e.intrinsic(W == 64 ? "llvm.x86.avx512.pshuf.b.512" : "llvm.x86.avx2.pshuf.b", vw, {table, v});
+      if (w.codebook)
+        v = e.intrinsic(W == 64 ? "llvm.x86.avx512.pshuf.b.512" : "llvm.x86.avx2.pshuf.b", vw, {table, v});
       out[q * P + piece] = v;
     }
   }
@@ -58,7 +62,8 @@ Value MatmulEmitter::quad(const Codes &codes, int q) {
 Value MatmulEmitter::levelTable() {
   if (!e.target.has512() || !w.plane4 || w.plane2 || w.plane1) return Value();
   SmallVector<float> levels;
-  for (int i = 0; i < 16; ++i) levels.push_back(float(w.codebook ? iq4nl[i] : i - w.zero));
+  for (int i = 0; i < 16; ++i)
+    levels.push_back(float(w.codebook ? iq4nl[i] : i - w.zero));
   return arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(e.vf, ArrayRef<float>(levels)));
 }
 

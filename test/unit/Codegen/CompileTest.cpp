@@ -25,7 +25,8 @@ TEST(Compile, NamesVariants) {
   EXPECT_STREQ(variantName(Variant::avx512bf16), "avx512bf16");
   EXPECT_STREQ(variantName(Variant::none), "none");
   EXPECT_FALSE(hostSupports({Variant::none}));
-  for (X86Target t : hostTargets()) EXPECT_LE(t.variant, hostVariant());
+  for (X86Target t : hostTargets())
+    EXPECT_LE(t.variant, hostVariant());
 }
 
 TEST(Compile, OutputDependsOnTheInputOnly) {
@@ -54,11 +55,13 @@ TEST(Compile, SharedObjectNeedsNothing) {
   EXPECT_EQ(defined, std::vector<std::string>{"kernel"});
   auto entries = elf->getELFFile().dynamicEntries();
   ASSERT_TRUE(bool(entries));
-  for (const auto &d : *entries) EXPECT_NE(d.d_tag, llvm::ELF::DT_NEEDED);
+  for (const auto &d : *entries)
+    EXPECT_NE(d.d_tag, llvm::ELF::DT_NEEDED);
 }
 
 TEST(Compile, ReportsTheFirstKernelThatFails) {
-  Result<std::string> code = buildCode({matmulJob("good", 16), matmulJob("bad", 0), matmulJob("worse", -1)}, {Variant::avx2}, 2);
+  Result<std::string> code =
+      buildCode({matmulJob("good", 16), matmulJob("bad", 0), matmulJob("worse", -1)}, {Variant::avx2}, 2);
   ASSERT_FALSE(code.ok());
   EXPECT_EQ(code.status().code(), StatusCode::unsupported);
   EXPECT_EQ(code.status().message(), "kernel 'bad' for avx2: matmul 'bad': expected positive n and k, found 0 and 64");
@@ -67,7 +70,8 @@ TEST(Compile, ReportsTheFirstKernelThatFails) {
 TEST(Compile, RefusesNoVariant) {
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   mlir::OwningOpRef<mlir::ModuleOp> module = mlir::ModuleOp::create(mlir::UnknownLoc::get(&context));
-  EXPECT_EQ(compileObject(*module, {Variant::none}).status().message(), "expected an x86 code variant to compile for, found 'none'");
+  EXPECT_EQ(compileObject(*module, {Variant::none}).status().message(),
+            "expected an x86 code variant to compile for, found 'none'");
 }
 
 TEST(Compile, ReportsWhatCannotBeTranslated) {

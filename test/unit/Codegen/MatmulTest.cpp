@@ -12,11 +12,13 @@ namespace m = lathe::codegen::model;
 
 namespace {
 
-const StorageType allTypes[] = {StorageType::f32,      StorageType::f16,      StorageType::bf16,      StorageType::q4_0,      StorageType::q4_1,
-                                StorageType::q5_0,     StorageType::q5_1,     StorageType::q8_0,      StorageType::q2_k,      StorageType::q3_k,
-                                StorageType::q4_k,     StorageType::q5_k,     StorageType::q6_k,      StorageType::iq4_nl,    StorageType::int8,
-                                StorageType::int4_g32, StorageType::int4_g64, StorageType::int4_g128, StorageType::int4z_g32, StorageType::int4z_g64,
-                                StorageType::int4z_g128};
+const StorageType allTypes[] = {StorageType::f32,       StorageType::f16,       StorageType::bf16,
+                                StorageType::q4_0,      StorageType::q4_1,      StorageType::q5_0,
+                                StorageType::q5_1,      StorageType::q8_0,      StorageType::q2_k,
+                                StorageType::q3_k,      StorageType::q4_k,      StorageType::q5_k,
+                                StorageType::q6_k,      StorageType::iq4_nl,    StorageType::int8,
+                                StorageType::int4_g32,  StorageType::int4_g64,  StorageType::int4_g128,
+                                StorageType::int4z_g32, StorageType::int4z_g64, StorageType::int4z_g128};
 
 bool isFloat(StorageType t) { return packedLayout(t).floatBytes != 0; }
 
@@ -33,7 +35,9 @@ m::Weight randomWeight(StorageType type, int64_t n, int64_t k, std::mt19937 &rng
       bool inside = i < k;
       if (l.floatBytes) {
         float v = inside ? real(0.1f) : 0;
-        w.values.push_back(type == StorageType::f32 ? v : type == StorageType::f16 ? m::half(m::toHalf(v)) : m::bf16(v));
+        w.values.push_back(type == StorageType::f32   ? v
+                           : type == StorageType::f16 ? m::half(m::toHalf(v))
+                                                      : m::bf16(v));
       } else
         w.code.push_back(uint8_t(!inside ? 0 : extreme ? uniform(0, 1) * top : uniform(0, top)));
     }
@@ -45,7 +49,10 @@ m::Weight randomWeight(StorageType type, int64_t n, int64_t k, std::mt19937 &rng
     }
     for (int64_t i = 0; l.subK && i < w.padded; i += l.subK) {
       int edge = extreme ? 1 : 0;
-      w.sub.push_back(l.subSigned ? (edge ? (uniform(0, 1) ? 127 : -128) : uniform(-128, 127)) : l.subNibbles ? (edge ? 15 : uniform(0, 15)) : edge ? 63 : uniform(0, 63));
+      w.sub.push_back(l.subSigned    ? (edge ? (uniform(0, 1) ? 127 : -128) : uniform(-128, 127))
+                      : l.subNibbles ? (edge ? 15 : uniform(0, 15))
+                      : edge         ? 63
+                                     : uniform(0, 63));
       w.subMin.push_back(l.subNibbles ? (edge ? 15 : uniform(0, 15)) : edge ? 63 : uniform(0, 63));
     }
   }
@@ -70,15 +77,19 @@ struct Case {
 };
 
 std::string caseName(const MatmulParams &p) {
-  return "t" + std::to_string(int(p.type)) + "_a" + std::to_string(int(p.act)) + (p.halves ? "h" : "") + "_" + std::to_string(p.n) + "x" +
-         std::to_string(p.k) + (p.bias ? "_b" : "") + (p.residual ? "_r" : "") +
-         (p.epilogue == MatmulParams::gateUp ? "_g" + std::to_string(int(p.activation)) + std::to_string(int(p.outAct)) + (p.outHalves ? "h" : "") : "");
+  return "t" + std::to_string(int(p.type)) + "_a" + std::to_string(int(p.act)) + (p.halves ? "h" : "") + "_" +
+         std::to_string(p.n) + "x" + std::to_string(p.k) + (p.bias ? "_b" : "") + (p.residual ? "_r" : "") +
+         (p.epilogue == MatmulParams::gateUp
+              ? "_g" + std::to_string(int(p.activation)) + std::to_string(int(p.outAct)) + (p.outHalves ? "h" : "")
+              : "");
 }
 
 std::vector<KernelJob> jobsOf(const std::vector<Case> &cases) {
   std::vector<KernelJob> jobs;
   for (const Case &c : cases)
-    jobs.push_back({c.name, [p = c.p](mlir::ModuleOp module, llvm::StringRef s, X86Target t) { return emitMatmul(module, s, p, t); }});
+    jobs.push_back({c.name, [p = c.p](mlir::ModuleOp module, llvm::StringRef s, X86Target t) {
+                      return emitMatmul(module, s, p, t);
+                    }});
   return jobs;
 }
 
@@ -97,8 +108,10 @@ void runCase(const Case &c, const KernelLibrary &library, const std::vector<int6
   m::Activations act = m::quantize(x, maxRows, p.k, p.act);
   std::vector<float> bias(size_t(rowStride(p.n))), residual(size_t(capacity * p.outStride));
   std::normal_distribution<float> normal(0, 1);
-  for (int64_t i = 0; i < p.n; ++i) bias[size_t(i)] = normal(rng);
-  for (float &v : residual) v = normal(rng);
+  for (int64_t i = 0; i < p.n; ++i)
+    bias[size_t(i)] = normal(rng);
+  for (float &v : residual)
+    v = normal(rng);
 
   // y of all rows once: a row's value may not depend on how many there are.
   std::vector<std::vector<float>> y(static_cast<size_t>(maxRows));
@@ -118,7 +131,8 @@ void runCase(const Case &c, const KernelLibrary &library, const std::vector<int6
     std::memcpy(biasBuffer.data(), bias.data(), bias.size() * 4);
     std::memcpy(residualBuffer.data(), residual.data(), residual.size() * 4);
     bool gateUp = p.epilogue == MatmulParams::gateUp;
-    Buffer out(gateUp ? size_t(activationBytes(rows, p.n / 2, p.outAct, p.outHalves)) : size_t((rows + 15) / 16 * 16 * p.outStride * 4));
+    Buffer out(gateUp ? size_t(activationBytes(rows, p.n / 2, p.outAct, p.outHalves))
+                      : size_t((rows + 15) / 16 * 16 * p.outStride * 4));
     LatheStep step{};
     step.size = sizeof step;
     (p.outRows ? step.outRows : step.rows) = uint32_t(rows);
@@ -128,14 +142,16 @@ void runCase(const Case &c, const KernelLibrary &library, const std::vector<int6
     // Two threads' shares, one of them strided: units are independent.
     int64_t units = matmulUnits(p), half = units / 2;
     kernel(args.data(), &step, 0, half, 1, scratch.data());
-    for (int64_t s = 0; s < 2; ++s) kernel(args.data(), &step, half + s, units, 2, scratch.data());
+    for (int64_t s = 0; s < 2; ++s)
+      kernel(args.data(), &step, half + s, units, 2, scratch.data());
     ASSERT_TRUE(out.intact());
     ASSERT_TRUE(activations.intact());
     if (!gateUp) {
       for (int64_t r = 0; r < rows; ++r)
         for (int64_t n = 0; n < p.n; ++n) {
           float got = out.as<float>()[r * p.outStride + n], want = y[size_t(r)][size_t(n)];
-          ASSERT_EQ(m::toBits(got), m::toBits(want)) << "row " << r << " output " << n << ": got " << got << ", expected " << want;
+          ASSERT_EQ(m::toBits(got), m::toBits(want))
+              << "row " << r << " output " << n << ": got " << got << ", expected " << want;
         }
       continue;
     }
@@ -152,7 +168,10 @@ void runCase(const Case &c, const KernelLibrary &library, const std::vector<int6
     m::pack(expected, p.n / 2, p.outAct, p.outHalves, want.data());
     for (int64_t r = 0; r < rows; ++r) {
       int64_t b = r / 16, mb = roundedBlockRows(std::min<int64_t>(16, rows - 16 * b)), i = r % 16;
-      auto same = [&](int64_t offset, int64_t bytes) { return std::memcmp(out.data() + b * l.blockBytes + offset, want.data() + b * l.blockBytes + offset, size_t(bytes)) == 0; };
+      auto same = [&](int64_t offset, int64_t bytes) {
+        return std::memcmp(out.data() + b * l.blockBytes + offset, want.data() + b * l.blockBytes + offset,
+                           size_t(bytes)) == 0;
+      };
       for (int64_t g = 0; g < l.groups; ++g) {
         if (!isInt8(p.outAct)) {
           ASSERT_TRUE(same((g * mb + i) * 128, 128)) << "row " << r << " group " << g;
@@ -164,7 +183,8 @@ void runCase(const Case &c, const KernelLibrary &library, const std::vector<int6
           ASSERT_TRUE(same(l.isum + ((g * l.sums + s) * mb + i) * 4, 4)) << "isum of row " << r << " group " << g;
           ASSERT_TRUE(same(l.fsum + ((g * l.sums + s) * mb + i) * 4, 4)) << "fsum of row " << r << " group " << g;
         }
-        if (p.outAct == ActFormat::int8z) ASSERT_TRUE(same(l.offset + (g * mb + i) * 4, 4)) << "offset of row " << r << " group " << g;
+        if (p.outAct == ActFormat::int8z)
+          ASSERT_TRUE(same(l.offset + (g * mb + i) * 4, 4)) << "offset of row " << r << " group " << g;
       }
     }
   }

@@ -50,7 +50,8 @@ inline float expa(float x) {
   float r = std::fma(n, -0.693359375f, x);
   r = std::fma(n, 2.12194440e-4f, r);
   float p = 1.9875691500e-4f;
-  for (float c : {1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f}) p = std::fma(p, r, c);
+  for (float c : {1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f})
+    p = std::fma(p, r, c);
   float r2 = r * r;
   p = std::fma(p, r2, r) + 1.0f;
   return fromBits(toBits(p) + (uint32_t(int32_t(n)) << 23));
@@ -70,13 +71,14 @@ inline float geluTanh(float g) {
 /// Sum over lanes in the order of tree(v).
 inline float tree(std::vector<float> v) {
   for (size_t n = v.size(); n > 1; n /= 2)
-    for (size_t i = 0; i < n / 2; ++i) v[i] = v[i] + v[i + n / 2];
+    for (size_t i = 0; i < n / 2; ++i)
+      v[i] = v[i] + v[i + n / 2];
   return v[0];
 }
 
 //===-- activations ------------------------------------------------------------------------------===//
 struct Group {
-  float x[32];  ///< f32 and bf16
+  float x[32]; ///< f32 and bf16
   int32_t q[32];
   float scale = 0, offset = 0;
   int32_t sum[3] = {}; ///< whole, first half, second half
@@ -87,14 +89,17 @@ inline Group quantize(const float *v, ActFormat format) {
   std::fill(g.q, g.q + 32, 0);
   std::copy(v, v + 32, g.x);
   if (format == ActFormat::bf16)
-    for (float &x : g.x) x = bf16(x);
+    for (float &x : g.x)
+      x = bf16(x);
   if (!isInt8(format)) return g;
   if (format == ActFormat::int8) {
     float amax = 0;
-    for (int i = 0; i < 32; ++i) amax = std::max(amax, std::fabs(v[i]));
+    for (int i = 0; i < 32; ++i)
+      amax = std::max(amax, std::fabs(v[i]));
     g.scale = amax * (1.0f / 127);
     float inv = amax >= 1e-30f ? 127 / amax : 0;
-    for (int i = 0; i < 32; ++i) g.q[i] = int32_t(std::nearbyint(v[i] * inv));
+    for (int i = 0; i < 32; ++i)
+      g.q[i] = int32_t(std::nearbyint(v[i] * inv));
   } else {
     float lo = *std::min_element(v, v + 32), hi = *std::max_element(v, v + 32);
     g.offset = bf16((hi + lo) * 0.5f);
@@ -110,7 +115,8 @@ inline Group quantize(const float *v, ActFormat format) {
     g.sum[1 + i / 16] += g.q[i];
   }
   for (int h = 0; h < 3; ++h)
-    g.fsum[h] = format == ActFormat::int8 ? g.scale * float(g.sum[h]) : std::fma(g.scale, float(g.sum[h]), (h ? 16.0f : 32.0f) * g.offset);
+    g.fsum[h] = format == ActFormat::int8 ? g.scale * float(g.sum[h])
+                                          : std::fma(g.scale, float(g.sum[h]), (h ? 16.0f : 32.0f) * g.offset);
   return g;
 }
 /// Rows of K values (contiguous) as groups; zeros beyond K.
@@ -120,7 +126,8 @@ inline Activations quantize(const std::vector<float> &x, int64_t rows, int64_t k
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t g = 0; g < (k + 31) / 32; ++g) {
       float v[32] = {};
-      for (int64_t i = 0; i < 32 && g * 32 + i < k; ++i) v[i] = x[size_t(r * k + g * 32 + i)];
+      for (int64_t i = 0; i < 32 && g * 32 + i < k; ++i)
+        v[i] = x[size_t(r * k + g * 32 + i)];
       out[size_t(r)].push_back(quantize(v, format));
     }
   return out;
@@ -138,7 +145,8 @@ inline void pack(const Activations &a, int64_t k, ActFormat format, bool halves,
         std::memcpy(b + ((g * mb + i) * 32) * 4, v.x, 128);
         continue;
       }
-      for (int j = 0; j < 32; ++j) b[(g * mb + i) * 32 + j] = uint8_t(int8_t(v.q[j]));
+      for (int j = 0; j < 32; ++j)
+        b[(g * mb + i) * 32 + j] = uint8_t(int8_t(v.q[j]));
       std::memcpy(b + l.scale + (g * mb + i) * 4, &v.scale, 4);
       if (format == ActFormat::int8z) std::memcpy(b + l.offset + (g * mb + i) * 4, &v.offset, 4);
       for (int64_t h = 0; h < l.sums; ++h) {
@@ -156,12 +164,12 @@ inline constexpr int iq4nl[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 1
 /// A weight in parts; every vector is [row][...] over K padded to whole blocks.
 struct Weight {
   StorageType type;
-  int64_t n, k, padded; ///< padded: K rounded up to blockK
-  std::vector<float> values;                ///< float types, [n][padded]
-  std::vector<uint8_t> code;                ///< as stored, [n][padded]
-  std::vector<uint16_t> d, dmin;            ///< f16 bits, [n][padded / scaleK]
-  std::vector<int> sub, subMin;             ///< [n][padded / subK]
-  std::vector<float> rowScale;              ///< [n]
+  int64_t n, k, padded;          ///< padded: K rounded up to blockK
+  std::vector<float> values;     ///< float types, [n][padded]
+  std::vector<uint8_t> code;     ///< as stored, [n][padded]
+  std::vector<uint16_t> d, dmin; ///< f16 bits, [n][padded / scaleK]
+  std::vector<int> sub, subMin;  ///< [n][padded / subK]
+  std::vector<float> rowScale;   ///< [n]
 
   /// code - zero, or the codebook's value.
   int level(int64_t row, int64_t i) const {
@@ -227,7 +235,9 @@ inline std::vector<uint8_t> pack(const Weight &w) {
       if (l.scaleK && inBlock % l.scaleK == 0) {
         int64_t s = inBlock / l.scaleK;
         std::memcpy(block + l.dOffset + (s * 16 + r) * 2, &w.d[size_t(row * (w.padded / l.scaleK) + i / l.scaleK)], 2);
-        if (l.min) std::memcpy(block + l.minOffset + (s * 16 + r) * 2, &w.dmin[size_t(row * (w.padded / l.scaleK) + i / l.scaleK)], 2);
+        if (l.min)
+          std::memcpy(block + l.minOffset + (s * 16 + r) * 2,
+                      &w.dmin[size_t(row * (w.padded / l.scaleK) + i / l.scaleK)], 2);
       }
       if (l.subK && inBlock % l.subK == 0) {
         int64_t s = inBlock / l.subK;
@@ -250,7 +260,8 @@ inline float dot(const Weight &w, int64_t row, const std::vector<Group> &x, ActF
     const Group &a = x[g];
     int64_t at = int64_t(g) * 32;
     if (!isInt8(format)) {
-      for (int i = 0; i < 32; ++i) acc = std::fma(w.value(row, at + i), a.x[i], acc);
+      for (int i = 0; i < 32; ++i)
+        acc = std::fma(w.value(row, at + i), a.x[i], acc);
       continue;
     }
     int parts = l.subK == 16 ? 2 : 1, len = 32 / parts;
@@ -272,7 +283,8 @@ inline float dot(const Weight &w, int64_t row, const std::vector<Group> &x, ActF
     }
     acc = std::fma(product, a.scale, acc);
     if (l.min)
-      for (int h = 0; h < parts; ++h) acc = std::fma(w.min(row, at + h * len), a.fsum[parts == 2 ? 1 + h : 0], acc);
+      for (int h = 0; h < parts; ++h)
+        acc = std::fma(w.min(row, at + h * len), a.fsum[parts == 2 ? 1 + h : 0], acc);
     if (format == ActFormat::int8z) acc = std::fma(wsum, a.offset, acc);
   }
   if (l.rowScale && isInt8(format)) acc = acc * w.rowScale[size_t(row)];

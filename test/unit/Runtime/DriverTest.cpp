@@ -7,7 +7,11 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <sys/stat.h>
+#include <poll.h>
+#include <pty.h>
+#include <csignal>
 #include <sys/wait.h>
+#include <unistd.h>
 
 using namespace lathe;
 using namespace lathe::test;
@@ -224,3 +228,85 @@ TEST_F(DriverTest, CompilesIntoTheCacheOnce) {
   EXPECT_EQ(none.err, "lathe: error: cannot start the compiler './no-such-compiler': No such file or directory; this "
                       "installation has the runtime only\n");
 }
+
+namespace {
+
+/// A program on a terminal of its own.
+class Terminal {
+public:
+  explicit Terminal(std::vector<std::string> args) {
+    child = forkpty(&fd, nullptr, nullptr, nullptr);
+    if (child == 0) {
+      std::vector<char *> argv;
+      for (std::string &a : args) argv.push_back(a.data());
+      argv.push_back(nullptr);
+      execv(argv[0], argv.data());
+      _exit(127);
+    }
+  }
+  ~Terminal() {
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    ::close(fd);
+  }
+  void type(const std::string &text) {
+    if (write(fd, text.data(), text.size()) < 0) ADD_FAILURE();
+  }
+  /// Everything shown until |text| appears (a generous limit stands for a hang).
+  std::string until(const std::string &text) {
+    std::string part;
+    pollfd wait{fd, POLLIN, 0};
+    while (poll(&wait, 1, 60000) == 1) {
+      char c;
+      if (read(fd, &c, 1) != 1) break;
+      part += c;
+      if (part.size() >= text.size() && part.compare(part.size() - text.size(), text.size(), text) == 0) return part;
+    }
+    ADD_FAILURE() << "expected '" << text << "', the terminal shows: " << part;
+    return part;
+  }
+  int exitCode() {
+    char c;
+    while (read(fd, &c, 1) == 1) {
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+private:
+  int fd = -1;
+  pid_t child = -1;
+};
+
+} // namespace
+
+TEST_F(DriverTest, ChatOnATerminal) {
+  Terminal t({LATHE_BINARY, "run", "driver-words.lathe", "-n", "6", "--threads", "1"});
+  t.until("> ");
+  t.type("helo\x1b[D\x1b[Dl\r"); // two to the left, then the missing letter
+  t.until("hello");
+  std::string first = t.until("generated ");
+  EXPECT_NE(first.find(" tokens/s"), std::string::npos);
+  t.until("> ");
+  t.type("/nonsense\r");
+  t.until("/clear        forget the conversation");
+  t.until("> ");
+  t.type("\x1b[A\x1b[A\r"); // the line before the last
+  t.until("hello");
+  std::string second = t.until("generated ");
+  EXPECT_EQ(second.find("prompt 20 tokens"), std::string::npos); // what the sequence holds is not computed again
+  t.until("> ");
+  t.type("/clear\r");
+  t.until("> ");
+  t.type("/system be brief\r");
+  t.until("> ");
+  t.type("\x03"); // Ctrl-C at the prompt only drops the line
+  t.until("> ");
+  t.type("hello\r");
+  t.until("generated ");
+  t.until("> ");
+  t.type("\x04");
+  EXPECT_EQ(t.exitCode(), 0);
+}
+

@@ -180,8 +180,8 @@ void AttentionCore::values(int64_t count, const History &h, Value i, Value c0, V
                            bool ragged) {
   SmallVector<OutPiece> all = outPieces(p);
   int64_t bytes = elementBytes(p.v), keyBytes = cachePlaneBytes(p.page, p.headDim, p.k);
-  // Queries and pieces of a register block: most accumulators (but no more than hide the latency well) that fit beside the
-  // pieces of a token and one weight.
+  // Queries and pieces of a register block: most accumulators (but no more than hide the latency well) that fit beside
+  // the pieces of a token and one weight.
   int64_t registers = target.has512() ? 32 : 16, perVector = target.has512() ? 1 : 2, nq = 1, perBlock = 1, score = 0;
   for (int64_t q = 1; q <= std::min<int64_t>(count, 8); ++q)
     for (int64_t d = 1; d <= std::min<int64_t>(4, all.size()); ++d)
@@ -198,48 +198,49 @@ void AttentionCore::values(int64_t count, const History &h, Value i, Value c0, V
       for (int64_t q = 0; q < nq; ++q)
         for (OutPiece e : part)
           acc.push_back(ld(vec(e.width, f32), out, (q * outLanes + e.kept) * 4, 4));
-      acc = loop(shru(from, 4), shru(addc(to, 15), 4), 1, acc, [&](Value g, ValueRange in) {
-        Value token = shl(g, 4), plane = planeOf(h, token), inPage = remc(token, p.page);
-        Value rows = valuesOf(plane, inPage);
-        // Lines of the keys that come next, a fourth for every four tokens.
-        int64_t lines = next && q0 == 0 && d0 == 0 ? (16 * p.headDim * elementBytes(p.k) + 255) / 256 : 0;
-        Value keys = rows;
-        if (lines) {
-          Value there = add(next->from, sub(token, c0)), some = ltS(there, next->to);
-          there = select(some, there, token);
+      // |n| tokens from |j| on, all in one group of 16.
+      auto step = [&](Value j, int64_t n, ValueRange in) {
+        Values a(in.begin(), in.end());
+        Value plane = planeOf(h, j), inPage = remc(j, p.page), past = sub(j, c0), weight = at(weights, past, 4);
+        Value v = gepc(gep(plane, mulc(inPage, p.valueDim * bytes)), keyBytes);
+        if (next && n == 4 && q0 == 0 && d0 == 0) { // a fourth of the lines of the group of keys that comes next
+          int64_t lines = (16 * p.headDim * elementBytes(p.k) + 255) / 256;
+          Value there = add(next->from, past), some = ltS(there, next->to), token = select(some, there, j);
           History from{select(some, next->h.table, h.table), select(some, next->h.base, h.base)};
-          keys = planeOf(from, there);
-          if (p.page > 16) keys = gep(keys, mulc(remc(there, p.page), p.headDim * elementBytes(p.k)));
+          Value keys = planeOf(from, token);
+          if (p.page > 16) keys = gep(keys, mulc(shru(remc(token, p.page), 4), 16 * p.headDim * elementBytes(p.k)));
+          keys = gep(keys, mulc(andc(j, 15), lines * 16));
+          for (int64_t i = 0; i < lines; ++i)
+            prefetch(keys, i * 64);
         }
-        Value scales = gepc(gep(plane, shl(inPage, 2)), keyBytes + p.page * p.valueDim);
-        Value j0 = maxs(from, token), j1 = mins(to, addc(token, 16)), w = at(weights, sub(token, c0), 4);
-        auto step = [&](Value j, int64_t n, ValueRange in) {
-          Values a(in.begin(), in.end());
-          Value inGroup = sub(j, token), v = at(rows, inGroup, p.valueDim * bytes), weight = at(w, inGroup, 4);
-          for (int64_t i = 0; n == 4 && i < lines; ++i)
-            prefetch(gep(keys, mulc(inGroup, lines * 16)), i * 64);
-          for (int64_t u = 0; u < n; ++u) {
-            SmallVector<Value> x;
-            for (OutPiece e : part) {
-              Value scale;
-              if (p.v == KVFormat::int8) scale = splat(vec(e.width, f32), ld(f32, at(scales, inGroup, 4), u * 4, 4));
-              x.push_back(loadStored(*this, v, (u * p.valueDim + e.at) * bytes, e.width, p.v, scale, bytes));
-            }
-            for (int64_t q = 0; q < nq; ++q) {
-              Value pw = ld(f32, weight, (q * s.scoreStride + u) * 4, 4);
-              for (auto [k, e] : llvm::enumerate(part))
-                a[q * part.size() + k] = fma(splat(vec(e.width, f32), pw), x[k], a[q * part.size() + k]);
-            }
+        for (int64_t u = 0; u < n; ++u) {
+          SmallVector<Value> x;
+          for (OutPiece e : part) {
+            Value scale;
+            if (p.v == KVFormat::int8)
+              scale =
+                  splat(vec(e.width, f32), ld(f32, at(plane, inPage, 4), keyBytes + p.page * p.valueDim + u * 4, 4));
+            x.push_back(loadStored(*this, v, (u * p.valueDim + e.at) * bytes, e.width, p.v, scale, bytes));
           }
-          return a;
-        };
-        if (ragged)
-          return loop(j0, j1, 1, Values(in.begin(), in.end()), [&](Value j, ValueRange in) { return step(j, 1, in); });
-        Value mid = add(j0, andc(sub(j1, j0), ~int64_t(3)));
-        Values a =
-            loop(j0, mid, 4, Values(in.begin(), in.end()), [&](Value j, ValueRange in) { return step(j, 4, in); });
-        return loop(mid, j1, 1, a, [&](Value j, ValueRange in) { return step(j, 1, in); });
-      });
+          for (int64_t q = 0; q < nq; ++q) {
+            Value pw = ld(f32, weight, (q * s.scoreStride + u) * 4, 4);
+            for (auto [k, e] : llvm::enumerate(part))
+              a[q * part.size() + k] = fma(splat(vec(e.width, f32), pw), x[k], a[q * part.size() + k]);
+          }
+        }
+        return a;
+      };
+      auto steps = [&](Value lo, Value hi, int64_t n) {
+        acc = loop(lo, hi, n, acc, [&](Value j, ValueRange in) { return step(j, n, in); });
+      };
+      if (ragged) {
+        steps(from, to, 1);
+      } else { // fours never leave a group
+        Value first = mins(andc(addc(from, 3), ~int64_t(3)), to), last = maxs(andc(to, ~int64_t(3)), first);
+        steps(from, first, 1);
+        steps(first, last, 4);
+        steps(last, to, 1);
+      }
       for (int64_t q = 0; q < nq; ++q)
         for (auto [k, e] : llvm::enumerate(part))
           st(acc[q * part.size() + k], out, (q * outLanes + e.kept) * 4, 4);

@@ -67,8 +67,8 @@ Result<WeightRows> weightRows(Attribute expression, FileCache &files) {
         return rows.round(llm::storageType(a.getStorage()));
       })
       .Case<llm::SyntheticAttr>([&](llm::SyntheticAttr a) -> R {
-        // A vector counts as rows of one column, as for the interpreter.
-        int64_t rows = a.getShape()[0], columns = a.getShape().size() == 2 ? a.getShape()[1] : 1;
+        // A vector is one row of the generator, as for the interpreter.
+        int64_t columns = a.getShape().back(), rows = a.getShape().size() == 2 ? a.getShape()[0] : 1;
         std::vector<float> values(rows * columns);
         for (int64_t r = 0; r < rows; ++r)
           syntheticRow(a.getSeed(), r, std::span(values).subspan(r * columns, columns));

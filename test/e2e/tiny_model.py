@@ -29,11 +29,13 @@ def element(storage):
     return storage if storage in ("f32", "f16", "bf16") else f"!llm.q<{storage}>"
 
 
-def param(name, shape, storage):
+def param(name, shape, storage, wrap="{}"):
     global seed
     seed += 1
     t = f"tensor<{'x'.join(map(str, shape))}x{element(storage)}>"
-    params.append(f'llm.param @"{name}" : {t} = #llm.synthetic<{seed}, {storage}, [{", ".join(map(str, shape))}]>')
+    sizes = ", ".join(map(str, shape))
+    expression = wrap.format(f"#llm.synthetic<{seed}, {storage}, [{sizes}]>")
+    params.append(f'llm.param @"{name}" : {t} = {expression}')
     body.append((f'%"{name}"', f'llm.weight @"{name}" : {t}', name))
     return name, t
 
@@ -68,7 +70,7 @@ def linear(x, n_in, n_out, name):
 
 
 def norm(x, n, name, heads=1):
-    nn, t = param(name, (n // heads,), "f32")
+    nn, t = param(name, (n // heads,), "f32", "#llm.add_one<{}>")  # near 1, as trained norms are
     extra = f" heads {heads}" if heads > 1 else ""
     return emit(f"llm.rms_norm {x}, {w(nn)} eps 1.0e-5{extra} : {rows(n)}, {t}", name)
 

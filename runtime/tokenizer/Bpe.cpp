@@ -1,7 +1,7 @@
 //===- Bpe.cpp - byte-pair encoding, by rank and by score -----------------===//
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //
-// Symbols form a linked list; a heap holds the pairs that may be merged, the best first and of
+// Symbols form a linked list; a queue holds the pairs that may be merged, the best first and of
 // equals the leftmost. Every merge removes a symbol and adds at most two pairs: O(n log n).
 //===----------------------------------------------------------------------===//
 #include "Model.h"
@@ -13,24 +13,6 @@ namespace lathe::tokenizer {
 namespace {
 
 using Symbol = Scratch::Symbol;
-using Candidate = Scratch::Candidate;
-
-struct Later {
-  bool operator()(const Candidate &a, const Candidate &b) const {
-    return a.order != b.order ? a.order > b.order : a.left > b.left;
-  }
-};
-void push(std::vector<Candidate> &heap, Candidate candidate) {
-  heap.push_back(candidate);
-  std::push_heap(heap.begin(), heap.end(), Later());
-}
-Candidate pop(std::vector<Candidate> &heap) {
-  std::pop_heap(heap.begin(), heap.end(), Later());
-  Candidate top = heap.back();
-  heap.pop_back();
-  return top;
-}
-
 /// Joins |left| with its right neighbour.
 void join(std::vector<Symbol> &symbols, uint32_t left, int32_t id) {
   Symbol &a = symbols[left];
@@ -83,22 +65,19 @@ public:
       splitCharacters(word, symbols);
     link(symbols);
 
-    std::vector<Candidate> &heap = scratch.heap;
-    heap.clear();
+    CandidateQueue &queue = scratch.queue;
+    queue.start(spec.merges.size(), symbols.size());
     for (size_t i = 0; i + 1 < symbols.size(); ++i)
-      if (const MergeMap::Entry *merge = find(symbols[i], symbols[i + 1]))
-        heap.push_back({merge->rank, static_cast<uint32_t>(i), 0, merge->result});
-    std::make_heap(heap.begin(), heap.end(), Later());
-    while (!heap.empty()) {
-      Candidate top = pop(heap);
+      consider(symbols, static_cast<int32_t>(i), queue);
+    for (Candidate top; queue.pop(top);) {
       Symbol &symbol = symbols[top.left];
       if (symbol.bytes == 0 || symbol.next < 0) continue;
       // The symbols may have grown since; the pair still counts when it makes the same piece.
       const MergeMap::Entry *now = find(symbol, symbols[symbol.next]);
       if (!now || now->result != top.result) continue;
       join(symbols, top.left, static_cast<int32_t>(top.result));
-      consider(symbols, symbol.previous, heap);
-      consider(symbols, static_cast<int32_t>(top.left), heap);
+      consider(symbols, symbol.previous, queue);
+      consider(symbols, static_cast<int32_t>(top.left), queue);
     }
     for (int32_t i = symbols.empty() ? -1 : 0; i >= 0; i = symbols[i].next)
       if (symbols[i].id >= 0) out.push_back(symbols[i].id);
@@ -148,10 +127,10 @@ private:
   const MergeMap::Entry *find(const Symbol &a, const Symbol &b) const {
     return merges.find(static_cast<uint32_t>(a.id), static_cast<uint32_t>(b.id));
   }
-  void consider(const std::vector<Symbol> &symbols, int32_t left, std::vector<Candidate> &heap) const {
+  void consider(const std::vector<Symbol> &symbols, int32_t left, CandidateQueue &queue) const {
     if (left < 0 || symbols[left].next < 0) return;
     if (const MergeMap::Entry *merge = find(symbols[left], symbols[symbols[left].next]))
-      push(heap, {merge->rank, static_cast<uint32_t>(left), 0, merge->result});
+      queue.push({merge->rank, static_cast<uint32_t>(left), 0, merge->result});
   }
 
   const TokenizerSpec &spec;
@@ -177,38 +156,40 @@ public:
   }
 
   void encode(std::string_view word, Scratch &scratch, std::vector<int32_t> &out) const override {
-    std::vector<Symbol> &symbols = scratch.symbols;
-    std::vector<Candidate> &heap = scratch.heap;
+    merge(word, scratch.symbols, scratch.queue, 0xffffffffu);
+    size_t first = out.size();
+    for (int32_t i = scratch.symbols.empty() ? -1 : 0; i >= 0; i = scratch.symbols[i].next)
+      emit(word.substr(scratch.symbols[i].first, scratch.symbols[i].bytes), scratch.symbols[i].id, out, first, 0);
+  }
+
+private:
+  /// Merges the characters of |text| into |symbols|; pieces of |forbidden| bytes are not made.
+  void merge(std::string_view text, std::vector<Symbol> &symbols, CandidateQueue &queue, uint32_t forbidden) const {
     symbols.clear();
-    heap.clear();
-    for (size_t i = 0; i < word.size();) {
-      uint32_t size = characterBytes(word, i);
+    for (size_t i = 0; i < text.size();) {
+      uint32_t size = characterBytes(text, i);
       symbols.push_back({0, 0, static_cast<uint32_t>(i), size, -1});
       i += size;
     }
     link(symbols);
+    queue.start(order.size(), symbols.size()); // orders are places among the scores
     for (size_t i = 0; i + 1 < symbols.size(); ++i)
-      consider(word, symbols, static_cast<int32_t>(i), heap);
-    while (!heap.empty()) {
-      Candidate top = pop(heap);
+      consider(text, symbols, static_cast<int32_t>(i), queue);
+    for (Candidate top; queue.pop(top);) {
       Symbol &symbol = symbols[top.left];
-      if (symbol.bytes == 0 || symbol.next < 0 || symbol.bytes + symbols[symbol.next].bytes != top.right) continue;
+      if (symbol.bytes == 0 || symbol.next < 0 || symbol.bytes + symbols[symbol.next].bytes != top.bytes) continue;
+      if (top.bytes == forbidden) continue;
       join(symbols, top.left, static_cast<int32_t>(top.result));
-      consider(word, symbols, symbol.previous, heap);
-      consider(word, symbols, static_cast<int32_t>(top.left), heap);
+      consider(text, symbols, symbol.previous, queue);
+      consider(text, symbols, static_cast<int32_t>(top.left), queue);
     }
-    size_t first = out.size();
-    for (int32_t i = symbols.empty() ? -1 : 0; i >= 0; i = symbols[i].next)
-      emit(word.substr(symbols[i].first, symbols[i].bytes), symbols[i].id, out, first, 0);
   }
 
-private:
-  void consider(std::string_view word, const std::vector<Symbol> &symbols, int32_t left,
-                std::vector<Candidate> &heap) const {
+  void consider(std::string_view text, const std::vector<Symbol> &symbols, int32_t left, CandidateQueue &queue) const {
     if (left < 0 || symbols[left].next < 0) return;
     uint32_t size = symbols[left].bytes + symbols[symbols[left].next].bytes;
-    int32_t id = pieces.find(word.substr(symbols[left].first, size));
-    if (id >= 0) push(heap, {order[id], static_cast<uint32_t>(left), size, static_cast<uint32_t>(id)});
+    int32_t id = pieces.find(text.substr(symbols[left].first, size));
+    if (id >= 0) queue.push({order[id], static_cast<uint32_t>(left), size, static_cast<uint32_t>(id)});
   }
 
   /// |first|: where the word's ids start in |out|.
@@ -236,25 +217,9 @@ private:
   /// Tokenizes |text| without the piece that it is as a whole.
   bool split(std::string_view text, std::vector<int32_t> &out, size_t first, unsigned depth) const {
     std::vector<Symbol> symbols;
-    std::vector<Candidate> heap;
-    for (size_t i = 0; i < text.size();) {
-      uint32_t size = characterBytes(text, i);
-      symbols.push_back({0, 0, static_cast<uint32_t>(i), size, -1});
-      i += size;
-    }
+    CandidateQueue queue;
+    merge(text, symbols, queue, static_cast<uint32_t>(text.size()));
     if (symbols.size() < 2) return false;
-    link(symbols);
-    for (size_t i = 0; i + 1 < symbols.size(); ++i)
-      consider(text, symbols, static_cast<int32_t>(i), heap);
-    while (!heap.empty()) {
-      Candidate top = pop(heap);
-      Symbol &symbol = symbols[top.left];
-      if (symbol.bytes == 0 || symbol.next < 0 || symbol.bytes + symbols[symbol.next].bytes != top.right) continue;
-      if (top.right == text.size()) continue; // the whole
-      join(symbols, top.left, static_cast<int32_t>(top.result));
-      consider(text, symbols, symbol.previous, heap);
-      consider(text, symbols, static_cast<int32_t>(top.left), heap);
-    }
     for (int32_t i = 0; i >= 0; i = symbols[i].next)
       emit(text.substr(symbols[i].first, symbols[i].bytes), symbols[i].id, out, first, depth + 1);
     return true;

@@ -2,6 +2,7 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #pragma once
+#include "CandidateQueue.h"
 #include "Tables.h"
 #include "lathe/artifact/TokenizerSpec.h"
 #include "lathe/base/Unicode.h"
@@ -16,14 +17,8 @@ struct Scratch {
     uint32_t first, bytes;  ///< in the word; bytes 0: merged away
     int32_t id;             ///< -1: no piece
   };
-  struct Candidate {
-    uint32_t order; ///< lower is merged first
-    uint32_t left;
-    uint32_t right;
-    uint32_t result;
-  };
   std::vector<Symbol> symbols;
-  std::vector<Candidate> heap;
+  CandidateQueue queue;
   struct Best {
     double score;
     uint32_t from;

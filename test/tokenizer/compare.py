@@ -41,6 +41,8 @@ def texts(seed, count):
     rng = random.Random(seed)
     lines = SAMPLES.split("\n")
     out = ["", " ", "\n", "a", "  a", "a  ", SAMPLES] + lines
+    if count >= 300:  # words long enough for the other queue of merges
+        out += ["".join(rng.choice("etaoin") for _ in range(5000)), "the" * 1500, " " * 3000 + "x", "\n" * 3000]
     while len(out) < count:
         kind = rng.random()
         if kind < 0.25:

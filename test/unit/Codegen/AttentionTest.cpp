@@ -264,4 +264,54 @@ TEST(Attention, NothingBeyondARowsEntryReachesIt) {
       }
 }
 
+// The same rows in another order, among other sequences: every form gives each row its bits.
+TEST(Attention, RowsKeepTheirBitsInAnyOrder) {
+  std::vector<AttentionParams> g = grid();
+  for (X86Target target : rowTargets())
+    for (size_t i = 0; i < g.size(); ++i) {
+      SCOPED_TRACE(std::string(variantName(target.variant)) + " case " + std::to_string(i));
+      Scene s(g[i], {{{90, 30}, {300, 4}, {33, 9}}}, uint32_t(i));
+      AttentionParams p = s.p;
+      std::string n = std::to_string(i);
+      KernelLibrary &library = gridLibrary(target);
+      Buffer pool(s.cache.bytes.size()), partials(size_t(partialsBytes(p, s.rows)), 0xff);
+      std::memcpy(pool.data(), s.cache.bytes.data(), pool.size());
+      int64_t block = attentionRowBlock(p), blocks = (s.rows + block - 1) / block;
+      auto whole = [&](Buffer &q, Buffer &out, StepData &step) {
+        runKernel(library["whole" + n], {q.data(), pool.data(), out.data()}, step, blocks * p.kvHeads, 1,
+                  int64_t(scratchBytes(p)));
+      };
+      Buffer q(s.q.size() * 4), out(size_t(s.rows * p.outStride * 4));
+      std::memcpy(q.data(), s.q.data(), q.size());
+      whole(q, out, s.step);
+
+      std::vector<size_t> order(static_cast<size_t>(s.rows));
+      std::iota(order.begin(), order.end(), 0);
+      std::shuffle(order.begin(), order.end(), Random(uint32_t(i)));
+      StepData mixed(s.rows);
+      mixed.table = s.step.table, mixed.tableStride = s.step.tableStride;
+      Buffer mixedQ(q.size()), a(out.size()), b(out.size());
+      int64_t items = 0;
+      for (size_t r = 0; r < order.size(); ++r) {
+        mixed.sequence[r] = s.step.sequence[order[r]];
+        mixed.slot[r] = s.step.slot[order[r]];
+        std::memcpy(mixedQ.data() + int64_t(r) * p.qStride * 4, q.data() + int64_t(order[r]) * p.qStride * 4,
+                    size_t(p.qStride * 4));
+        items += (mixed.slot[r] / p.chunk + 1) * p.kvHeads;
+      }
+      whole(mixedQ, a, mixed);
+      p.form = AttentionParams::split;
+      runKernel(library["split" + n], {mixedQ.data(), pool.data(), partials.data()}, mixed, items, 2,
+                int64_t(scratchBytes(p)));
+      runKernel(library["combine" + n], {partials.data(), b.data()}, mixed, s.rows, 1);
+      for (size_t r = 0; r < order.size(); ++r) {
+        const float *expected = out.as<float>() + int64_t(order[r]) * p.outStride;
+        ASSERT_TRUE(sameBits(a.as<float>() + int64_t(r) * p.outStride, expected, p.qHeads * p.valueDim))
+            << "whole, row " << r;
+        ASSERT_TRUE(sameBits(b.as<float>() + int64_t(r) * p.outStride, expected, p.qHeads * p.valueDim))
+            << "split, row " << r;
+      }
+    }
+}
+
 } // namespace

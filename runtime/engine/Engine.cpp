@@ -193,6 +193,14 @@ Status Engine::forward(std::span<const Work> work, const RowSink &logits, const 
 Status Engine::runStep(const RowSink &logits, const RowSink &hidden) {
   if (!rows) return Status();
   const Program &p = program();
+  if (cancelled && cancelled->load()) {
+    for (uint32_t r = rows; r-- > 0;) { // these rows were never computed
+      Slot &s = slots[static_cast<size_t>(sequence[r])];
+      s.tokens.resize(--s.length);
+    }
+    rows = 0;
+    return Status(StatusCode::cancelled, "cancelled");
+  }
   LatheStep step{};
   step.size = sizeof step;
   step.rows = rows;

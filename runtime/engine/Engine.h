@@ -5,6 +5,7 @@
 #include "runtime/artifact/Loader.h"
 #include "runtime/device/Device.h"
 #include "runtime/kv/KVCache.h"
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <span>
@@ -69,6 +70,10 @@ public:
   /// or KV cache full: steps before it have been done, length() says how far). An error of a sink ends the call.
   Status forward(std::span<const Work> work, const RowSink &logits, const RowSink &hidden = nullptr);
 
+  /// While |flag| is set, forward() ends between two steps with the status cancelled; null: never. The flag may be set
+  /// from any thread or a signal handler.
+  void cancelOn(const std::atomic<bool> *flag) { cancelled = flag; }
+
   const Program &program() const { return artifact->program(); }
   const LoadedArtifact &loaded() const { return *artifact; }
   Executable &executable() { return *device; }
@@ -97,6 +102,7 @@ private:
   std::unique_ptr<Executable> device;
   std::vector<Slot> slots;
   bool poison = false;
+  const std::atomic<bool> *cancelled = nullptr;
   // The step being built; capacity maxRows.
   uint32_t chunkRows = 1, rows = 0;
   std::vector<int32_t> token, position, slot, sequence;

@@ -79,7 +79,9 @@ private:
     };
     GenerateTimings timings;
     InterruptGuard guard;
-    LATHE_ASSIGN_OR_RETURN(auto answers, complete(*session.engine, session.words(), {&request, 1}, &timings));
+    auto completed = complete(*session.engine, session.words(), {&request, 1}, &timings);
+    LATHE_RETURN_IF_ERROR(completed.status());
+    const auto &answers = *completed;
     std::printf("\n");
     if (answers[0].reason == FinishReason::length &&
         session.engine->length(session.sequence) + 1 >= session.engine->contextTokens())
@@ -97,7 +99,8 @@ private:
 } // namespace
 
 Result<int> chatLoop(Session &session, ChatSettings settings) {
-  std::fprintf(stderr, "%s: ask away; /help lists commands, Ctrl-D ends\n", session.artifact->path().c_str());
+  std::fprintf(stderr, "%s: ask away, with room for %u tokens; /help lists commands, Ctrl-D ends\n",
+               session.artifact->path().c_str(), session.engine->availableTokens());
   Chat chat(session, std::move(settings));
   LineEditor editor;
   while (auto line = editor.read("> ")) {

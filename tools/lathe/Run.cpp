@@ -92,8 +92,10 @@ Result<int> runOnce(const RunFlags &f, Session &session) {
   Completion answer;
   {
     InterruptGuard guard;
-    LATHE_ASSIGN_OR_RETURN(auto answers, complete(*session.engine, session.words(), {&request, 1}, &timings));
-    answer = std::move(answers[0]);
+    auto answers = complete(*session.engine, session.words(), {&request, 1}, &timings);
+    if (answers.status().code() == StatusCode::cancelled) return 130; // before the first token
+    LATHE_RETURN_IF_ERROR(answers.status());
+    answer = std::move((*answers)[0]);
   }
   if (f.json) {
     Json line = {{"text", answer.text},           {"ids", answer.ids},

@@ -47,6 +47,7 @@ Result<Session> Session::open(const std::string &path, const EngineFlags &flags,
   options.maxSequences = sequences;
   LATHE_ASSIGN_OR_RETURN(s.engine, runtime::Engine::create(s.artifact, options));
   LATHE_ASSIGN_OR_RETURN(s.sequence, s.engine->open());
+  s.engine->cancelOn(&interrupted);
   s.loadSeconds =
       s.artifact->loadSeconds() + std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return s;

@@ -75,9 +75,11 @@ TEST(ThreadTeam, FloatModeIsTheRulesWhateverTheCallerSet) {
 TEST(ThreadTeam, SpinsUnlessPreemptedOften) {
   CrowdingGuard guard;
   double now = 100;
-  for (int i = 0; i < 1000; ++i) guard.report(now += 0.001, i % 100 == 0); // ten a second: quiet
+  for (int i = 0; i < 1000; ++i)
+    guard.report(now += 0.001, i % 100 == 0); // ten a second: quiet
   EXPECT_FALSE(guard.crowded(now));
-  for (int i = 0; i < 4; ++i) guard.report(now += 0.001, 1);
+  for (int i = 0; i < 4; ++i)
+    guard.report(now += 0.001, 1);
   EXPECT_TRUE(guard.crowded(now));
   EXPECT_FALSE(guard.crowded(now + 0.11)); // tried again soon
   double spun = 0;
@@ -87,8 +89,10 @@ TEST(ThreadTeam, SpinsUnlessPreemptedOften) {
     guard.report(now, spins ? 1 : 0);
   }
   EXPECT_LT(spun, 0.5);
-  for (double end = now + 10; now < end; now += 0.001) guard.report(now, 0);
-  for (int i = 0; i < 4; ++i) guard.report(now += 0.001, 1);
+  for (double end = now + 10; now < end; now += 0.001)
+    guard.report(now, 0);
+  for (int i = 0; i < 4; ++i)
+    guard.report(now += 0.001, 1);
   EXPECT_FALSE(guard.crowded(now + 0.11)); // long quiet: the penalty begins anew
 }
 

@@ -2,14 +2,14 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #include "ToyArtifact.h"
+#include <csignal>
 #include <cstdio>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
-#include <sys/stat.h>
 #include <poll.h>
 #include <pty.h>
-#include <csignal>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -238,7 +238,8 @@ public:
     child = forkpty(&fd, nullptr, nullptr, nullptr);
     if (child == 0) {
       std::vector<char *> argv;
-      for (std::string &a : args) argv.push_back(a.data());
+      for (std::string &a : args)
+        argv.push_back(a.data());
       argv.push_back(nullptr);
       execv(argv[0], argv.data());
       _exit(127);
@@ -309,4 +310,3 @@ TEST_F(DriverTest, ChatOnATerminal) {
   t.type("\x04");
   EXPECT_EQ(t.exitCode(), 0);
 }
-

@@ -170,6 +170,39 @@ TEST(Engine, ABudgetNamesWhatFits) {
   EXPECT_EQ((*some)->availableTokens(), 256u);
 }
 
+TEST(Engine, CancellingLeavesASoundSequence) {
+  auto engine = makeEngine({.threads = 1, .chunkRows = 8});
+  auto s = engine->open();
+  std::mt19937 random(5);
+  auto tokens = randomTokens(random, 40);
+  auto expected = toyLogits({}, tokens);
+  std::atomic<bool> stop{false};
+  engine->cancelOn(&stop);
+  Work work{*s, tokens, OutputRows::all};
+  Status status = engine->forward({&work, 1}, [&](size_t, size_t token, std::span<const float>) {
+    stop = token == 11; // in the second step
+    return Status();
+  });
+  // The flag is up and down again within the step: only what stays up counts.
+  EXPECT_TRUE(status.ok()) << status.message();
+  engine->truncate(*s, 0);
+  status = engine->forward({&work, 1}, [&](size_t, size_t token, std::span<const float>) {
+    if (token == 11) stop = true;
+    return Status();
+  });
+  EXPECT_EQ(status.code(), StatusCode::cancelled);
+  EXPECT_EQ(engine->length(*s), 16u);
+  stop = false;
+  Work rest{*s, std::span(tokens).subspan(16), OutputRows::all};
+  EXPECT_TRUE(engine
+                  ->forward({&rest, 1},
+                            [&](size_t, size_t token, std::span<const float> row) {
+                              EXPECT_TRUE(sameBits(row, expected[16 + token]));
+                              return Status();
+                            })
+                  .ok());
+}
+
 TEST(Engine, AnErrorOfTheSinkEndsTheCall) {
   auto engine = makeEngine({.threads = 1});
   auto s = engine->open();

@@ -16,6 +16,7 @@
 #include "mlir/Bytecode/BytecodeWriter.h"
 #include "mlir/Parser/Parser.h"
 #include <chrono>
+#include <map>
 
 using namespace mlir;
 
@@ -182,8 +183,13 @@ Result<PackageReport> packageArtifact(ModuleOp module, const ModelText &text, co
   LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::metadata, text.metadata));
   auto encoded = encodeProgram(buildProgram(program, scratch));
   LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::program, artifact::Variant::none, encoded));
+  std::map<artifact::Variant, std::string> built; // variants may share code
   for (artifact::Variant variant : options.variants) {
-    LATHE_ASSIGN_OR_RETURN(std::string code, codegen::buildCode(jobs, codegen::X86Target{variant}, options.threads));
+    artifact::Variant emitted = codegen::emittedVariant(variant);
+    if (!built.count(emitted)) {
+      LATHE_ASSIGN_OR_RETURN(built[emitted], codegen::buildCode(jobs, codegen::X86Target{emitted}, options.threads));
+    }
+    const std::string &code = built[emitted];
     report.codeBytes += code.size();
     LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::code, variant, {reinterpret_cast<const uint8_t *>(code.data()), code.size()}));
   }

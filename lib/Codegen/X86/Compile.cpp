@@ -55,6 +55,8 @@ const char *variantName(Variant v) {
   return "unknown";
 }
 
+Variant emittedVariant(Variant v) { return v == Variant::avx512bf16 ? Variant::avx512vnni : v; }
+
 bool hostSupports(X86Target target) {
   static const llvm::StringMap<bool> host = llvm::sys::getHostCPUFeatures();
   if (target.variant == Variant::none) return false;

@@ -23,6 +23,9 @@ struct KernelJob {
 
 /// "avx2", "avx512vnni", "avx512bf16".
 const char *variantName(artifact::Variant v);
+/// The variant whose code |v| shares. No kernel uses a bfloat16 instruction (they flush denormals and round unlike
+/// docs/exactness.md), so avx512bf16 runs the code of avx512vnni until one does.
+artifact::Variant emittedVariant(artifact::Variant v);
 /// Whether this machine executes the variant.
 bool hostSupports(X86Target target);
 /// The best variant of this machine; Variant::none below AVX2.

@@ -29,6 +29,13 @@ TEST(Compile, NamesVariants) {
     EXPECT_LE(t.variant, hostVariant());
 }
 
+TEST(Compile, SharesCodeOnlyWithVariantsThatRunIt) {
+  for (X86Target t : hostTargets()) {
+    EXPECT_LE(emittedVariant(t.variant), t.variant);
+    EXPECT_TRUE(hostSupports({emittedVariant(t.variant)}));
+  }
+}
+
 TEST(Compile, OutputDependsOnTheInputOnly) {
   std::vector<KernelJob> jobs{matmulJob("first", 16), matmulJob("second", 32), matmulJob("third", 48)};
   Result<std::string> one = buildCode(jobs, {Variant::avx512vnni}, 1), two = buildCode(jobs, {Variant::avx512vnni}, 2);

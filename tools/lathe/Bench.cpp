@@ -1,7 +1,7 @@
 //===- Bench.cpp - lathe bench --------------------------------------------===//
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
-#include "Limits.h"
+#include "Predict.h"
 #include "Session.h"
 #include <algorithm>
 #include <cstdio>
@@ -103,12 +103,18 @@ Result<Json> measure(Session &session, const BenchFlags &f, uint64_t batch, cons
   double weights = static_cast<double>(
       weightBytesOfStep(engine.program(), static_cast<uint32_t>(batch), static_cast<uint32_t>(batch)));
   double bytes = decodeRate / static_cast<double>(batch) * weights;
+  auto perSecond = [&](uint64_t tokens, uint64_t depth) {
+    double predicted = predictSeconds(engine.program(), tokens, batch, depth, limits);
+    return predicted > 0 ? static_cast<double>(tokens * batch) / predicted : 0;
+  };
   return Json{{"prompt", f.prompt},
               {"new", f.fresh},
               {"depth", f.depth},
               {"batch", batch},
               {"prompt_tokens_per_second", median(prompt)},
               {"decode_tokens_per_second", decodeRate},
+              {"prompt_predicted_tokens_per_second", f.prompt ? perSecond(f.prompt, f.depth) : 0},
+              {"decode_predicted_tokens_per_second", f.fresh ? perSecond(1, f.depth + f.fresh / 2) : 0},
               {"weight_bytes_per_second", bytes},
               {"read_limit_bytes_per_second", limits.readBytesPerSecond},
               {"int8_limit_macs_per_second", limits.int8MacsPerSecond},
@@ -142,7 +148,7 @@ Result<int> benchCommand(const Args &args) {
   if (!f.json)
     std::printf(
         "%s, %u threads, %s; this machine reads %.1f GB/s and does %.0f billion 8-bit multiply-adds a second\n\n"
-        "prompt     new   depth  batch   prompt tokens/s   new tokens/s   weights GB/s\n",
+        "prompt     new   depth  batch   prompt tokens/s  (limit)   new tokens/s  (limit)   weights GB/s\n",
         path.c_str(), session.engine->executable().threads(), artifact::toString(session.artifact->variant()),
         limits.readBytesPerSecond / 1e9, limits.int8MacsPerSecond / 1e9);
   for (uint64_t batch : f.batches) {
@@ -150,10 +156,13 @@ Result<int> benchCommand(const Args &args) {
     if (f.json)
       std::printf("%s\n", dumpLine(row).c_str());
     else
-      std::printf("%6llu  %6llu  %6llu  %5llu   %15.1f   %12.1f   %12.1f\n", static_cast<unsigned long long>(f.prompt),
-                  static_cast<unsigned long long>(f.fresh), static_cast<unsigned long long>(f.depth),
-                  static_cast<unsigned long long>(batch), row["prompt_tokens_per_second"].get<double>(),
-                  row["decode_tokens_per_second"].get<double>(), row["weight_bytes_per_second"].get<double>() / 1e9);
+      std::printf(
+          "%6llu  %6llu  %6llu  %5llu   %15.1f %8.0f   %12.1f %8.0f   %12.1f\n",
+          static_cast<unsigned long long>(f.prompt), static_cast<unsigned long long>(f.fresh),
+          static_cast<unsigned long long>(f.depth), static_cast<unsigned long long>(batch),
+          row["prompt_tokens_per_second"].get<double>(), row["prompt_predicted_tokens_per_second"].get<double>(),
+          row["decode_tokens_per_second"].get<double>(), row["decode_predicted_tokens_per_second"].get<double>(),
+          row["weight_bytes_per_second"].get<double>() / 1e9);
     std::fflush(stdout);
   }
   return 0;

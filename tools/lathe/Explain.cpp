@@ -1,7 +1,7 @@
 //===- Explain.cpp - lathe explain --------------------------------------===//
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
-#include "Limits.h"
+#include "Predict.h"
 #include "Session.h"
 #include <algorithm>
 #include <cstdio>
@@ -18,28 +18,6 @@ struct ExplainFlags {
   uint64_t rows = 1, batch = 1, depth = 0, repeat = 20;
   bool each = false, json = false;
 };
-
-/// What launches of one kernel (or one launch) do in a step.
-struct Figures {
-  uint64_t launches = 0;
-  double bytes = 0, macs = 0, predicted = 0, measured = 0;
-};
-
-/// Bytes and operations of launch |l| in a step of |rows| rows that see |entries| KV entries together.
-Figures workOf(const Launch &l, double rows, double rowsOfSequence, double entries, const MachineLimits &limits) {
-  // Rows of one sequence that an item takes together read their history once.
-  double shared = l.itemKind == ItemKind::perRowBlock ? std::min<double>(l.itemRows, rowsOfSequence) : 1;
-  Figures f;
-  f.launches = 1;
-  f.bytes = static_cast<double>(l.weightBytes) + static_cast<double>(l.bytesPerRow) * rows +
-            static_cast<double>(l.bytesPerEntry) * entries / shared;
-  f.macs = static_cast<double>(l.macsPerRow) * rows + static_cast<double>(l.macsPerEntry) * entries;
-  double rate = l.arithmetic == Arithmetic::f32    ? limits.floatMacsPerSecond
-                : l.arithmetic == Arithmetic::bf16 ? limits.bf16MacsPerSecond
-                                                   : limits.int8GroupMacsPerSecond;
-  f.predicted = std::max(f.bytes / limits.readBytesPerSecond, f.macs / rate) + limits.barrierSeconds;
-  return f;
-}
 
 /// The name with every number as '*', so that the launches of all layers fall together.
 std::string allLayers(const std::string &name) {

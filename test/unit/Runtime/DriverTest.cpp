@@ -114,6 +114,16 @@ TEST_F(DriverTest, RunPrintsIdsOrTextOrJson) {
   EXPECT_EQ(words["prompt_ids"], json({18, 0, 24, 26, 0}));
 }
 
+TEST_F(DriverTest, SeedsRepeatAndAreReported) {
+  auto run = [](const std::string &flags) {
+    return json::parse(lathe_("run driver-ids.lathe --prompt-ids 1,2,3 -n 20 --temp 1 --json " + flags).out, nullptr, false);
+  };
+  json free = run("");
+  ASSERT_TRUE(free.is_object());
+  EXPECT_EQ(run("--seed " + std::to_string(free["seed"].get<uint64_t>()) + " --threads 3")["ids"], free["ids"]);
+  EXPECT_NE(run("--seed 1")["ids"], run("--seed 2")["ids"]);
+}
+
 TEST_F(DriverTest, ContextAndStops) {
   json full = json::parse(lathe_("run driver-ids.lathe --prompt-ids 1,2,3 --ctx 10 --json").out, nullptr, false);
   EXPECT_EQ(full["finish_reason"], "length");

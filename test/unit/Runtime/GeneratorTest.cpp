@@ -5,6 +5,7 @@
 #include "ToyArtifact.h"
 #include <algorithm>
 #include <gtest/gtest.h>
+#include <set>
 
 using namespace lathe;
 using namespace lathe::runtime;
@@ -110,6 +111,33 @@ TEST_F(GeneratorTest, WhatTheSequenceHoldsIsNotComputedAgain) {
   EXPECT_EQ(result.ids, expected(prompt, 4));
 }
 
+TEST_F(GeneratorTest, SampledTokensAreTheSameAloneAndInCompany) {
+  make({.threads = 2, .maxSequences = 8, .chunkRows = 5});
+  std::vector<std::vector<int32_t>> prompts;
+  std::vector<GenerateRequest> requests;
+  for (int i = 0; i < 8; ++i) prompts.push_back({i % 3, 7, i % 2});
+  for (int i = 0; i < 8; ++i) {
+    requests.push_back(request(prompts[static_cast<size_t>(i)], 20));
+    SamplingParams &p = requests.back().sampling;
+    p.temperature = 0.8f + 0.1f * static_cast<float>(i);
+    p.topK = i % 2 ? 20 : 0;
+    p.frequencyPenalty = 0.3f;
+    p.repetitionPenalty = 1.1f;
+    p.seed = static_cast<uint64_t>(i / 2);
+  }
+  std::vector<GenerateResult> together(8);
+  ASSERT_TRUE(generate(*engine, requests, together).ok());
+  std::set<std::vector<int32_t>> distinct;
+  for (size_t i = 0; i < 8; ++i) {
+    engine->truncate(requests[i].sequence, 0);
+    GenerateResult alone;
+    ASSERT_TRUE(generate(*engine, {&requests[i], 1}, {&alone, 1}).ok());
+    EXPECT_EQ(alone.ids, together[i].ids) << i;
+    distinct.insert(alone.ids);
+  }
+  EXPECT_GT(distinct.size(), 6u);
+}
+
 TEST_F(GeneratorTest, WrongRequests) {
   make({.threads = 1, .contextTokens = 8});
   std::vector<int32_t> prompt(9, 1);
@@ -119,6 +147,9 @@ TEST_F(GeneratorTest, WrongRequests) {
   r.prompt = {};
   EXPECT_EQ(generate(*engine, {&r, 1}, {&result, 1}).message(), "expected a prompt of at least one token");
   r.prompt = std::span(prompt).first(2);
+  r.sampling.topP = 2;
+  EXPECT_NE(generate(*engine, {&r, 1}, {&result, 1}).message().find("found 2"), std::string::npos);
+  r.sampling.topP = 1;
   r.maxTokens = 0;
   ASSERT_TRUE(generate(*engine, {&r, 1}, {&result, 1}).ok());
   EXPECT_TRUE(result.ids.empty());

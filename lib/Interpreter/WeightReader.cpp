@@ -125,13 +125,7 @@ Status WeightReader::read(Attribute expression, int64_t begin, int64_t count, fl
       })
       .Case<llm::SyntheticAttr>([&](llm::SyntheticAttr a) {
         int64_t cols = shapeOf(a).cols;
-        if (a.getShape().size() == 1) { // one row of the generator
-          std::vector<float> all(a.getShape()[0]);
-          syntheticRow(a.getSeed(), 0, all);
-          std::copy_n(all.begin() + begin, count, out);
-        } else {
-          for (int64_t i = 0; i < count; ++i) syntheticRow(a.getSeed(), begin + i, std::span<float>(out + i * cols, cols));
-        }
+        for (int64_t i = 0; i < count; ++i) syntheticRow(a.getSeed(), begin + i, std::span<float>(out + i * cols, cols));
         return round(llm::storageType(a.getStorage()), count, cols, out);
       })
       .Default([](Attribute) { return Status(StatusCode::internal, "not a weight expression"); });

@@ -10,7 +10,7 @@ namespace lathe {
 
 /// Row |row| of the matrix that `#llm.synthetic<seed, ...>` stands for, before it is rounded to its storage: independent values,
 /// uniform with variance 1 / columns, so that a linear keeps the size of its input. Any row can be made
-/// alone. A vector is one row.
+/// alone. A vector is rows of one column.
 inline void syntheticRow(uint64_t seed, int64_t row, std::span<float> out) {
   float range = std::sqrt(3.0f / float(out.size()));
   for (size_t i = 0; i < out.size(); ++i) {

@@ -396,9 +396,22 @@ private:
     Value q = writable(input, op->getLoc());
     return ropeAppend(op->getLoc(), q, {}, {}, angles ? rows(angles) : Value(), {}, heads, {}, 0, 0, norm, {}, eps, interleaved).getRotated();
   }
+  /// |v| in rows of |stride|: itself or a copy.
+  Value withStride(Value v, int64_t stride, Location loc) {
+    auto type = v ? cast<RowsType>(v.getType()) : RowsType();
+    if (!v || type.getStride() == stride) return v;
+    Value copy = loops(loc, {v}, [](OpBuilder &, ValueRange args) { return args[0]; });
+    copy.setType(RowsType::get(b.getContext(), type.getWidth(), stride, type.getOut()));
+    return copy;
+  }
   kernel::RopeAppendOp ropeAppend(Location loc, Value q, Value k, Value v, Value angles, Value cache, int64_t heads,
                                   FlatSymbolRefAttr group, int64_t layer, int64_t kvHeads, FlatSymbolRefAttr qNorm,
                                   FlatSymbolRefAttr kNorm, FloatAttr eps, bool interleaved) {
+    // The kernel walks q, k and v with one stride. Those of one merged linear have it; others are copied to the largest.
+    int64_t stride = 0;
+    for (Value part : {q, k, v})
+      if (part) stride = std::max(stride, cast<RowsType>(part.getType()).getStride());
+    q = withStride(q, stride, loc), k = withStride(k, stride, loc), v = withStride(v, stride, loc);
     return kernel::RopeAppendOp::create(b, loc, q ? q.getType() : Type(), cache ? cache.getType() : Type(), q, k, v, angles, cache,
                                         b.getI64IntegerAttr(heads), group, b.getI64IntegerAttr(layer), b.getI64IntegerAttr(kvHeads),
                                         qNorm, kNorm, eps ? eps : b.getF32FloatAttr(0), interleaved ? b.getUnitAttr() : UnitAttr());
@@ -568,8 +581,6 @@ private:
     if (qRope && (qRope.getAngles() != kRope.getAngles() || qRope.getInterleaved() != kRope.getInterleaved())) return false;
     if (qNorm && qNorm.getEps() != kNorm.getEps()) return false;
     Value qb = rows(q), kb = rows(k), vb = rows(append.getValue());
-    int64_t stride = cast<RowsType>(qb.getType()).getStride();
-    if (cast<RowsType>(kb.getType()).getStride() != stride || cast<RowsType>(vb.getType()).getStride() != stride) return false;
     auto layer = llm::lookupLayer(group(append.getGroupAttr()), append.getLayer());
     FlatSymbolRefAttr qw, kw;
     if (qNorm) {

@@ -67,6 +67,8 @@ class Module:
         kv_heads = r.choice([1, 2])
         heads = kv_heads * r.choice([1, 2, 3])
         size = r.choice([16, 32, 64])
+        if size * heads % 32:  # rows of the output projection are whole blocks
+            size = 32
         value_size = size if self.chance(0.8) else 32
         inner = r.choice([96, 160])
         self.layer_norm = self.chance(0.25)

@@ -11,9 +11,9 @@ separate_arguments(LATHE_LLVM_DEFS NATIVE_COMMAND ${LLVM_DEFINITIONS})
 add_library(LathePch STATIC ${CMAKE_SOURCE_DIR}/cmake/Pch.cpp)
 target_compile_definitions(LathePch PUBLIC ${LATHE_LLVM_DEFS})
 target_include_directories(LathePch SYSTEM PUBLIC ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
-target_include_directories(LathePch PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/include)
+target_include_directories(LathePch PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}> $<BUILD_INTERFACE:${CMAKE_BINARY_DIR}/include>)
 target_link_libraries(LathePch PUBLIC MLIR LLVM) # libMLIR.so + libLLVM.so: never the static archives
-target_compile_options(LathePch PUBLIC -Xclang -fno-pch-timestamp)
+target_compile_options(LathePch PUBLIC "$<BUILD_INTERFACE:SHELL:-Xclang -fno-pch-timestamp>")
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
   target_compile_options(LathePch PRIVATE -O1)
 endif()
@@ -62,3 +62,22 @@ function(lathe_add_mlir_tool name)
     target_compile_options(${name} PRIVATE -O1)
   endif()
 endfunction()
+
+# Documents of all dialects and passes, out of TableGen: target lathe-docs, files below build/docs.
+add_custom_target(lathe-docs)
+function(lathe_tablegen_doc td out)
+  set(output ${CMAKE_BINARY_DIR}/docs/${out})
+  add_custom_command(OUTPUT ${output}
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/docs
+    COMMAND ${MLIR_TABLEGEN_EXE} ${ARGN} -I ${CMAKE_SOURCE_DIR} -I ${CMAKE_SOURCE_DIR}/include "-I$<JOIN:${MLIR_INCLUDE_DIRS},;-I>" -o ${output}
+      ${CMAKE_SOURCE_DIR}/${td}
+    DEPENDS ${CMAKE_SOURCE_DIR}/${td} COMMAND_EXPAND_LISTS VERBATIM)
+  string(MAKE_C_IDENTIFIER "doc_${out}" target)
+  add_custom_target(${target} DEPENDS ${output})
+  add_dependencies(lathe-docs ${target})
+endfunction()
+lathe_tablegen_doc(dialects/LLM/LLMOps.td llm-dialect.md -gen-dialect-doc -dialect=llm)
+lathe_tablegen_doc(dialects/Kernel/KernelOps.td kernel-dialect.md -gen-dialect-doc -dialect=kernel)
+lathe_tablegen_doc(dialects/Plan/PlanOps.td plan-dialect.md -gen-dialect-doc -dialect=plan)
+lathe_tablegen_doc(include/lathe/Transforms/Passes.td llm-passes.md -gen-pass-doc)
+lathe_tablegen_doc(include/lathe/Conversion/Passes.td conversion-passes.md -gen-pass-doc)

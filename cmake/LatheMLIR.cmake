@@ -64,14 +64,14 @@ function(lathe_add_mlir_tool name)
 endfunction()
 
 # Documents of all dialects and passes, out of TableGen: target lathe-docs, files below build/docs.
-add_custom_target(lathe-docs)
+add_custom_target(lathe-docs ALL)
 function(lathe_tablegen_doc td out)
   set(output ${CMAKE_BINARY_DIR}/docs/${out})
   add_custom_command(OUTPUT ${output}
     COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/docs
-    COMMAND ${MLIR_TABLEGEN_EXE} ${ARGN} -I ${CMAKE_SOURCE_DIR} -I ${CMAKE_SOURCE_DIR}/include "-I$<JOIN:${MLIR_INCLUDE_DIRS},;-I>" -o ${output}
+    COMMAND ${MLIR_TABLEGEN_EXE} ${ARGN} -I ${CMAKE_SOURCE_DIR} -I ${CMAKE_SOURCE_DIR}/include "-I$<JOIN:${MLIR_INCLUDE_DIRS},;-I>" -o ${output} -d ${output}.d
       ${CMAKE_SOURCE_DIR}/${td}
-    DEPENDS ${CMAKE_SOURCE_DIR}/${td} COMMAND_EXPAND_LISTS VERBATIM)
+    DEPENDS ${CMAKE_SOURCE_DIR}/${td} DEPFILE ${output}.d COMMAND_EXPAND_LISTS VERBATIM)
   string(MAKE_C_IDENTIFIER "doc_${out}" target)
   add_custom_target(${target} DEPENDS ${output})
   add_dependencies(lathe-docs ${target})

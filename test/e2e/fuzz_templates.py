@@ -5,7 +5,9 @@ Python's text for functions and generators holds an address; templates whose out
 skipped. Integers beyond 64 bits and what docs/chat-templates.md lists as left out are Lathe's own
 errors (codes "unsupported" and "limit"), which do not count as differences.
 
-usage: fuzz_templates.py [--seed N] [--count N] [--renderer build/bin/lathe-render-template]
+With --mutate the templates are real ones (see check_templates.py) with a few random edits.
+
+usage: fuzz_templates.py [--seed N] [--count N] [--mutate] [--renderer build/bin/lathe-render-template]
 """
 import argparse
 import os
@@ -218,6 +220,27 @@ class Maker:
         return "".join(self.stmt() for _ in range(self.rng.randrange(1, 5)))
 
 
+SNIPPETS = ["{%", "%}", "{{", "}}", "{#", "#}", "-", "+", "\n", " ", "  \n  ", "if ", "else", "endif", "endfor", "for x in ", "set x = ", "not ",
+            " and ", " or ", "|", "|trim", "|length", "is defined", "(", ")", "[", "]", "{", "}", ",", ".", ":", "'", '"', "\\", "~", "*", "loop",
+            "none", "messages", "0", "1", "=", "==", "{% raw %}", "{% endraw %}", "{%- break %}", "recursive", "in"]
+
+
+def mutate(rng, text):
+    for _ in range(rng.choice([1, 1, 1, 2])):
+        at, size = rng.randrange(len(text) + 1), rng.choice([1, 1, 2, 3, 8, 40])
+        kind = rng.randrange(4)
+        if kind == 0:
+            text = text[:at] + text[at + size:]
+        elif kind == 1:
+            text = text[:at] + rng.choice(SNIPPETS) + text[at:]
+        elif kind == 2:
+            text = text[:at] + rng.choice(SNIPPETS) + text[at + size:]
+        else:
+            source = rng.randrange(len(text) + 1)
+            text = text[:at] + text[source:source + size] + text[at:]
+    return text
+
+
 ADDRESS = re.compile(r"0x[0-9a-f]{8}|<function|<class|<built-in|<bound|&lt;generator|<generator", re.IGNORECASE)
 UNSUPPORTED, EXHAUSTED = 3, 4
 
@@ -228,18 +251,26 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=20000)
     parser.add_argument("--show", type=int, default=10)
+    parser.add_argument("--mutate", action="store_true")
     args = parser.parse_args()
+    if args.mutate:
+        sources = [open(path, encoding="utf-8", newline="").read() for path in check_templates.find_templates()]
+        chats = [context for _, context in check_templates.contexts()]
     warnings.filterwarnings("ignore", category=SyntaxWarning)
     renderer = check_templates.Renderer(args.renderer)
     counts = {"equal": 0, "both fail": 0, "own limit": 0, "address": 0, "differ": 0}
     for i in range(args.count):
-        template = Maker(random.Random(args.seed * 1000003 + i)).template()
-        text, kind, message = oracle.render(template, CONTEXT, check_templates.NOW)
-        ours = renderer(template, CONTEXT)
-        if text is not None and ADDRESS.search(text):
-            counts["address"] += 1
-        elif ours.get("text") == text and text is not None:
+        rng = random.Random(args.seed * 1000003 + i)
+        if args.mutate:
+            template, context = mutate(rng, rng.choice(sources)), rng.choice(chats)
+        else:
+            template, context = Maker(rng).template(), CONTEXT
+        text, kind, message = oracle.render(template, context, check_templates.NOW)
+        ours = renderer(template, context)
+        if text is not None and ours.get("text") == text:
             counts["equal"] += 1
+        elif text is not None and ADDRESS.search(text):
+            counts["address"] += 1
         elif ours.get("code") in (UNSUPPORTED, EXHAUSTED):
             counts["own limit"] += 1
         elif text is None and "text" not in ours:
@@ -247,7 +278,7 @@ def main():
         else:
             counts["differ"] += 1
             if counts["differ"] <= args.show:
-                print(f"--- {i}\n{template!r}\nexpected {text!r} {message or ''}\nfound    {ours}")
+                print(f"--- {i}\n{template!r}\nexpected {text!r} {message or ''}\nfound    {ours}", flush=True)
     print(", ".join(f"{v} {k}" for k, v in counts.items()))
     return 1 if counts["differ"] else 0
 

@@ -18,3 +18,4 @@ fi
 for seed in 1 2 3; do
   "$VENV/bin/python" test/e2e/fuzz_templates.py --seed $seed --count 3000 "$@"
 done
+"$VENV/bin/python" test/e2e/fuzz_templates.py --mutate --seed 1 --count 2000 "$@"

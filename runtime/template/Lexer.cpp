@@ -232,7 +232,7 @@ Status Lexer::readToken() {
       end = next;
     }
     size_t first = at;
-    if (end == at || isDecimal(decodeAt(source, first)))
+    if (end == at || !isIdentifierStart(decodeAt(source, first)))
       return syntaxError(line, "unexpected character '" + source.substr(at, std::max(end, first) - at) + "'");
     add(TokenKind::name, source.substr(at, end - at));
     advance(end);

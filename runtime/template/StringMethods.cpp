@@ -365,7 +365,8 @@ bool Renderer::stringMethod(const Value &self, const std::string &name, Args &ar
 
   if (!bind(name.c_str(), args, {}, 0, a)) return false;
   if (name == "upper") return text(toUpper(s));
-  if (name == "lower" || name == "casefold") return text(toLower(s));
+  if (name == "lower") return text(toLower(s));
+  if (name == "casefold") return text(foldCase(s));
   if (name == "title") return text(toTitle(s));
   if (name == "capitalize") return text(capitalize(s));
   if (name == "swapcase") return text(swapCase(s));
@@ -382,7 +383,7 @@ bool Renderer::stringMethod(const Value &self, const std::string &name, Args &ar
   if (name == "isascii") return truthOf(s.size() == self.codePoints());
   if (name == "isidentifier") {
     size_t first = 0;
-    return truthOf(every(s, isIdentifierPart) && !isDecimal(decodeAt(s, first)));
+    return truthOf(every(s, isIdentifierPart) && isIdentifierStart(decodeAt(s, first)));
   }
   return unsupported("method '%s' of str", name.c_str());
 }

@@ -176,6 +176,7 @@ bool isTitle(char32_t c) { return contains(titled, c); }
 bool isDecimal(char32_t c) { return contains(decimal, c); }
 bool isDigit(char32_t c) { return contains(digit, c); }
 bool isNumeric(char32_t c) { return contains(numeric, c); }
+bool isIdentifierStart(char32_t c) { return contains(identifierStart, c); }
 bool isIdentifierPart(char32_t c) { return contains(identifier, c); }
 
 std::string toUpper(std::string_view s) {
@@ -191,6 +192,23 @@ std::string toLower(std::string_view s) {
     size_t at = i;
     char32_t c = decodeAt(s, i);
     appendLower(out, s, at, i, c);
+  }
+  return out;
+}
+
+std::string foldCase(std::string_view s) {
+  std::string out;
+  for (size_t i = 0; i < s.size();) {
+    char32_t c = decodeAt(s, i);
+    size_t before = out.size();
+    appendMapped(out, c, toFoldRuns, toFoldSpecials);
+    std::string same;
+    appendUtf8(same, c);
+    if (c >= 0x13a0 && c <= 0x13f5) continue; // Cherokee folds to its capitals
+    if (out.compare(before, std::string::npos, same) != 0) continue;
+    // Not in the table: the lower case, whatever stands around it.
+    out.resize(before);
+    appendMapped(out, c, toLowerRuns, toLowerSpecials);
   }
   return out;
 }

@@ -32,12 +32,15 @@ bool isTitle(char32_t c);
 bool isDecimal(char32_t c);
 bool isDigit(char32_t c);
 bool isNumeric(char32_t c);
-/// May follow the first character of an identifier; decimal digits may not come first.
+bool isIdentifierStart(char32_t c);
+/// May follow the first character of an identifier.
 bool isIdentifierPart(char32_t c);
 inline bool isCased(char32_t c) { return isUpper(c) || isLower(c) || isTitle(c); }
 
 std::string toUpper(std::string_view text);
 std::string toLower(std::string_view text);
+/// Python's str.casefold: equal for texts that differ in case only.
+std::string foldCase(std::string_view text);
 /// Python's str.title: the first cased letter of each run of cased letters.
 std::string toTitle(std::string_view text);
 std::string capitalize(std::string_view text);

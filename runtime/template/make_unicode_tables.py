@@ -67,6 +67,8 @@ for name in ("printable", "alnum", "alpha", "upper", "lower", "decimal", "digit"
 emit_ranges("titled", lambda c: unicodedata.category(c) == "Lt")
 emit_ranges("ignorable", case_ignorable)
 emit_ranges("identifier", lambda c: ("a" + c).isidentifier())
+emit_ranges("identifierStart", str.isidentifier)
 emit_map("toUpper", str.upper)
 emit_map("toLower", str.lower)
 emit_map("toTitle", str.title)
+emit_map("toFold", lambda c: c.casefold() if c.casefold() != c.lower() else c)

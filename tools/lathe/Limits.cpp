@@ -59,7 +59,7 @@ __attribute__((target("avx2"))) double macs256(int rounds) {
   for (int i = 0; i < rounds; ++i) {
     __asm__ volatile("" : "+x"(a), "+x"(b));
     for (auto &x : acc)
-      x = _mm256_add_epi32(x, _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), one));
+      x = dot256(x, a, b, one);
   }
   for (auto &x : acc)
     __asm__ volatile("" : : "x"(x));
@@ -96,7 +96,7 @@ __attribute__((target("avx2,fma"))) double groups256(int rounds) {
       __asm__ volatile("" : "+x"(x));
     for (int k = 0; k < 8; ++k)
       for (auto &x : acc)
-        x = _mm256_add_epi32(x, _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), one));
+        x = dot256(x, a, b, one);
     for (int j = 0; j < 4; ++j)
       sum[j] = _mm256_fmadd_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(acc[j]), scale), scale, sum[j]);
   }

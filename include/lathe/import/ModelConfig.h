@@ -58,7 +58,7 @@ struct ModelConfig {
   bool learnedPositions = false;
   bool tiedHead = false;
   double embeddingScale = 1;
-  double attentionSoftcap = 0, finalSoftcap = 0; ///< 0: none
+  double finalSoftcap = 0; ///< 0: none
 };
 
 struct ImportOptions {

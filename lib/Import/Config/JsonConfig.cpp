@@ -241,7 +241,7 @@ Status Reader::readFlags() {
   config.embeddingScale = std::sqrt(static_cast<double>(config.hidden));
   LATHE_RETURN_IF_ERROR(mustBeFalse("use_bidirectional_attention"));
   LATHE_ASSIGN_OR_RETURN(config.finalSoftcap, fields.number("final_logit_softcapping", 0));
-  LATHE_ASSIGN_OR_RETURN(config.attentionSoftcap, fields.number("attn_logit_softcapping", 0));
+  // 'attn_logit_softcapping' is a field that Gemma 3's model in transformers has from Gemma 2 and does not use.
   LATHE_ASSIGN_OR_RETURN(double scalar, fields.number("query_pre_attn_scalar", 256));
   for (LayerConfig &layer : config.layers)
     layer.attentionScale = 1 / std::sqrt(scalar);

@@ -21,11 +21,15 @@ Result<RopeParameters> readParameters(const json &own, const std::string &where,
   RopeParameters p;
   LATHE_ASSIGN_OR_RETURN(std::string oldKind, fields.string("type", "default"));
   LATHE_ASSIGN_OR_RETURN(p.kind, fields.string("rope_type", oldKind));
-  if (p.kind == "su") p.kind = "longrope"; // its name in the first Phi-3 files
+  // Its names in the first Phi-3 files; transformers, too, knows no other yarn for this family.
+  if (p.kind == "su" || (config.family == Family::phi3 && p.kind == "yarn")) p.kind = "longrope";
   LATHE_ASSIGN_OR_RETURN(p.theta, fields.number("rope_theta", theta));
   LATHE_ASSIGN_OR_RETURN(double partial, all.number("partial_rotary_factor", 1));
   LATHE_ASSIGN_OR_RETURN(partial, fields.number("partial_rotary_factor", partial));
   if (!(partial > 0) || !(partial <= 1)) return fields.wrong("partial_rotary_factor", "a number above 0 and at most 1");
+  // The other families' models in transformers rotate whole heads: they ignore the factor or fail.
+  if (partial != 1 && config.family != Family::phi3)
+    return Status(StatusCode::unsupported, where + "'partial_rotary_factor' other than 1 is supported for phi3 only");
   p.rotarySize = static_cast<int64_t>(static_cast<double>(config.headSize) * partial);
   auto positions = static_cast<double>(config.modelPositions);
   // A value beside the parameters wins over one among them; Phi-3 always has one.

@@ -39,8 +39,8 @@ Status validateConfig(ModelConfig &config, const std::string &where) {
                                                " is not supported, only even sizes of 2 to 256 are");
   if (!(config.normEpsilon >= 0) || !(config.normEpsilon < 1))
     return bad("expected a norm epsilon of 0 to 1, found " + std::to_string(config.normEpsilon));
-  for (double cap : {config.attentionSoftcap, config.finalSoftcap})
-    if (!(cap >= 0) || !std::isfinite(cap)) return bad("expected a positive soft cap, found " + std::to_string(cap));
+  if (!(config.finalSoftcap >= 0) || !std::isfinite(config.finalSoftcap))
+    return bad("expected a positive soft cap, found " + std::to_string(config.finalSoftcap));
   if (config.learnedPositions && config.maxSequence > config.modelPositions)
     return bad("the model has learned " + std::to_string(config.modelPositions) +
                " positions, a maximum sequence length of " + std::to_string(config.maxSequence) + " is beyond them");

@@ -112,6 +112,8 @@ TEST(JsonConfig, Gemma3) {
   config = read(older);
   EXPECT_DOUBLE_EQ(config->ropes[0].inverseFrequencies[8], 1e-3 / 8);
   EXPECT_DOUBLE_EQ(config->ropes[1].inverseFrequencies[8], 1e-2);
+  // transformers has this field and does not use it.
+  EXPECT_EQ(error(with(gemma(), {{"attn_logit_softcapping", 50.0}})), "");
   // A window that is switched off keeps the local frequencies.
   config = read(gemma(), 100);
   EXPECT_EQ(config->layers[4].window, 0);
@@ -252,6 +254,13 @@ TEST(JsonConfig, LongropeIsFixedByTheSequenceLength) {
   EXPECT_DOUBLE_EQ(read(phi, 513)->ropes[0].inverseFrequencies[4], 0.0025);
   EXPECT_DOUBLE_EQ(read(phi)->ropes[0].inverseFrequencies[4], 0.0025);
   EXPECT_DOUBLE_EQ(read(phi)->ropes[0].attentionFactor, std::sqrt(1 + std::log(4.0) / std::log(512.0)));
+  json rope = phi["rope_scaling"];
+  for (const char *name : {"su", "yarn"}) {
+    phi["rope_scaling"]["type"] = name; // early names
+    EXPECT_EQ(read(phi)->ropes[0].kind, "longrope") << name;
+    EXPECT_DOUBLE_EQ(read(phi)->ropes[0].inverseFrequencies[4], 0.0025) << name;
+  }
+  phi["rope_scaling"] = rope;
   phi["partial_rotary_factor"] = 0.5;
   EXPECT_EQ(error(phi), "RoPE: expected 4 short factors, found 8");
 }
@@ -285,6 +294,8 @@ TEST(JsonConfig, RopeErrors) {
             "RoPE: expected positive short factors");
   EXPECT_EQ(rope({{"partial_rotary_factor", 2}}),
             "'rope_parameters': 'partial_rotary_factor': expected a number above 0 and at most 1, found 2");
+  EXPECT_EQ(rope({{"partial_rotary_factor", 0.5}}),
+            "'rope_parameters': 'partial_rotary_factor' other than 1 is supported for phi3 only");
   EXPECT_EQ(rope({{"full_attention", {{"rope_type", "default"}}}}),
             "'rope_parameters': parameters for each layer type are supported for gemma3 only");
   EXPECT_EQ(error(with(llama(), {{"rope_scaling", 3}})), "'rope_scaling': expected an object, found 3");

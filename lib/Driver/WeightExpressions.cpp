@@ -67,11 +67,9 @@ Result<WeightRows> weightRows(Attribute expression, FileCache &files) {
         return rows.round(llm::storageType(a.getStorage()));
       })
       .Case<llm::SyntheticAttr>([&](llm::SyntheticAttr a) -> R {
-        // A vector is one row of the generator, as for the interpreter.
-        int64_t columns = a.getShape().back(), rows = a.getShape().size() == 2 ? a.getShape()[0] : 1;
-        std::vector<float> values(rows * columns);
-        for (int64_t r = 0; r < rows; ++r)
-          syntheticRow(a.getSeed(), r, std::span(values).subspan(r * columns, columns));
+        int64_t rows = a.getShape()[0], columns = a.getShape().size() == 2 ? a.getShape()[1] : 0;
+        std::vector<float> values(rows * std::max<int64_t>(columns, 1));
+        syntheticRows(a.getSeed(), columns, 0, rows, values.data());
         LATHE_ASSIGN_OR_RETURN(auto made, WeightRows::fromValues(values, {a.getShape().data(), a.getShape().size()}));
         if (a.getStorage() == llm::Storage::f32) return made;
         return made.round(llm::storageType(a.getStorage()));

@@ -125,7 +125,7 @@ Status WeightReader::read(Attribute expression, int64_t begin, int64_t count, fl
       })
       .Case<llm::SyntheticAttr>([&](llm::SyntheticAttr a) {
         int64_t cols = shapeOf(a).cols;
-        for (int64_t i = 0; i < count; ++i) syntheticRow(a.getSeed(), begin + i, std::span<float>(out + i * cols, cols));
+        syntheticRows(a.getSeed(), a.getShape().size() == 2 ? cols : 0, begin, count, out);
         return round(llm::storageType(a.getStorage()), count, cols, out);
       })
       .Default([](Attribute) { return Status(StatusCode::internal, "not a weight expression"); });

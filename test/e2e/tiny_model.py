@@ -70,7 +70,7 @@ def linear(x, n_in, n_out, name):
 
 
 def norm(x, n, name, heads=1):
-    nn, t = param(name, (n // heads,), "f32", "#llm.add_one<{}>")  # near 1, as trained norms are
+    nn, t = param(name, (n // heads,), "f32", "{}")
     extra = f" heads {heads}" if heads > 1 else ""
     return emit(f"llm.rms_norm {x}, {w(nn)} eps 1.0e-5{extra} : {rows(n)}, {t}", name)
 

@@ -23,11 +23,12 @@ struct ExecutableOptions {
   std::vector<uint32_t> kvBlocks; ///< blocks to allocate, one number per KV group of the program
 };
 
-/// Time of one launch, summed over calls (see Executable::setProfiling).
+/// Time of one launch over its calls (see Executable::setProfiling).
 struct LaunchProfile {
   uint32_t launch = 0; ///< index into Program.launches
   uint64_t calls = 0;
-  double seconds = 0; ///< from the end of the launch before it to its own
+  double seconds = 0; ///< sum over the calls, each from the end of the launch before it to its own
+  double fastest = 0; ///< the shortest call
 };
 
 /// Identifies a submitted run; higher means later.

@@ -82,7 +82,7 @@ public:
   void setProfiling(bool on) override {
     profiling = on;
     for (size_t i = 0; i < profiles.size(); ++i)
-      profiles[i] = {static_cast<uint32_t>(i), 0, 0};
+      profiles[i] = {static_cast<uint32_t>(i), 0, 0, 0};
   }
   std::vector<LaunchProfile> profile() const override {
     std::vector<LaunchProfile> used;
@@ -237,8 +237,11 @@ void CpuExecutable::work(unsigned thread, unsigned n, FlagBarrier &barrier) {
     if (n > 1 && (l.barrier || measure)) barrier.wait(thread, epoch);
     if (measure && thread == 0) {
       Clock::time_point now = Clock::now();
-      profiles[i].calls += 1;
-      profiles[i].seconds += std::chrono::duration<double>(now - before).count();
+      double seconds = std::chrono::duration<double>(now - before).count();
+      LaunchProfile &profile = profiles[i];
+      profile.fastest = profile.calls ? std::min(profile.fastest, seconds) : seconds;
+      profile.calls += 1;
+      profile.seconds += seconds;
       before = now;
     }
   }

@@ -36,7 +36,7 @@ configure() { # configure PRESET DIRECTORY
 build() { # build DIRECTORY TARGET...
   local dir=$1
   shift
-  say "build: $dir (two jobs; a clean build takes about 10 minutes on 2 cores)"
+  say "build: $dir (two jobs; a clean build takes about 4 minutes on 2 cores)"
   ninja -C "$dir" -j"${LATHE_JOBS:-2}" "$@" >"$dir/build.log" 2>&1 || { grep -E 'error|FAILED' -A 8 "$dir/build.log" | head -60 >&2; fail "the build failed, see $dir/build.log"; }
 }
 

@@ -87,7 +87,6 @@ public:
 private:
   struct Buffer {
     int64_t id, bytes, first, last, offset = 0;
-    bool whole = true;
   };
 
   std::string bufferName(int64_t id) { return "b" + std::to_string(id); }
@@ -105,6 +104,9 @@ private:
     auto act = cast<kernel::ActType>(type);
     return activationBytes(rows, act.getK(), ActFormat(act.getFormat()), act.getHalves());
   }
+
+  /// Chunks of history that split attention may have.
+  int64_t maxChunks() const { return llvm::divideCeil(options.maxSeq, options.chunk); }
 
   /// Which buffer and column a value is.
   struct Place {
@@ -167,9 +169,9 @@ private:
     for (Operation *op : order)
       if (auto attention = dyn_cast<kernel::AttentionOp>(op); attention && options.splitRows > 0) {
         auto layer = llm::lookupLayer(group(attention.getGroup()), attention.getLayer());
-        int64_t chunks = llvm::divideCeil(options.maxSeq, options.chunk);
-        int64_t rows = llvm::alignTo(std::min(options.splitRows, options.maxRows), 16);
-        int64_t bytes = rows * attention.getHeads() * chunks * (16 + rowStride(layer.getValueSize())) * 4;
+        AttentionParams p;
+        p.qHeads = attention.getHeads(), p.valueDim = layer.getValueSize(), p.maxChunks = maxChunks();
+        int64_t bytes = partialsBytes(p, llvm::alignTo(std::min(options.splitRows, options.maxRows), 16));
         partials[op] = buffers.size();
         buffers.push_back({int64_t(buffers.size()), bytes, time[op], time[op]});
       }
@@ -487,7 +489,7 @@ private:
     }
     auto buffer = FlatSymbolRefAttr::get(b.getContext(), bufferName(partials[op]));
     p.form = AttentionParams::split;
-    p.maxChunks = llvm::divideCeil(options.maxSeq, options.chunk);
+    p.maxChunks = maxChunks();
     LaunchSpec l;
     arg(l, op.getQuery()), argKV(l, op.getGroupAttr(), op.getLayer());
     l.args.push_back(buffer), l.offsets.push_back(0);

@@ -9,6 +9,7 @@
 #include "lathe/base/Status.h"
 #include "runtime/device/Device.h"
 #include "runtime/sampling/Sampler.h"
+#include "runtime/scheduler/Types.h" // RequestId, EndReason, SchedulingPolicy, PreemptionMode
 #include "runtime/text/TextModel.h"
 #include <cstdint>
 #include <memory>
@@ -19,9 +20,6 @@
 
 namespace lathe::runtime {
 
-/// Never 0, never used again in the life of the process.
-using RequestId = uint64_t;
-
 enum class RequestKind {
   generate,  ///< tokens after a prompt
   embedding, ///< the prompt's hidden states after the last norm, pooled
@@ -29,16 +27,6 @@ enum class RequestKind {
 
 /// How the hidden states of a prompt become one vector (as sentence-transformers names it).
 enum class Pooling { last, mean };
-
-/// Why a choice ended.
-enum class EndReason {
-  stop,      ///< a stop token or a stop string
-  length,    ///< maxTokens, or the context is full
-  cancelled, ///< cancel()
-  timeout,   ///< the request's deadline passed
-  failed,    ///< an error of this request: Event.error
-};
-const char *toString(EndReason reason);
 
 /// What a client asks for. Token ids and parameters are validated by submit(); nothing here is trusted.
 struct Request {
@@ -100,11 +88,6 @@ public:
   /// Last of all. |error| is ok unless the reason of some choice is `failed`.
   virtual void finished(const RequestUsage &usage, const Status &error) = 0;
 };
-
-enum class SchedulingPolicy { fcfs, priority, fair, deadline };
-Result<SchedulingPolicy> parsePolicy(std::string_view name);
-
-enum class PreemptionMode { automatic, recompute, save };
 
 struct RequestEngineOptions {
   unsigned threads = 0;          ///< 0: one per available core (affinity and CPU quota)

@@ -8,27 +8,6 @@ namespace lathe::runtime {
 
 static uint32_t ceilDiv(uint64_t a, uint32_t b) { return static_cast<uint32_t>((a + b - 1) / b); }
 
-BlockPool::BlockPool(uint32_t count) : count(count) {
-  freeBlocks.reserve(count);
-  for (uint32_t i = count; i-- > 0;) freeBlocks.push_back(static_cast<int32_t>(i)); // block 0 is handed out first
-}
-
-int32_t BlockPool::allocate() {
-  if (freeBlocks.empty()) return -1;
-  int32_t block = freeBlocks.back();
-  freeBlocks.pop_back();
-  return block;
-}
-
-void BlockPool::release(int32_t block) { freeBlocks.push_back(block); }
-
-void BlockPool::shuffle(uint64_t seed) {
-  for (size_t i = freeBlocks.size(); i > 1; --i) {
-    seed = seed * 6364136223846793005u + 1442695040888963407u;
-    std::swap(freeBlocks[i - 1], freeBlocks[(seed >> 33) % i]);
-  }
-}
-
 std::vector<uint32_t> kvBlocksFor(const Program &program, const KVShape &shape) {
   std::vector<uint32_t> blocks;
   for (const KVGroup &group : program.kvGroups) {
@@ -56,6 +35,10 @@ KVCache::KVCache(const Program &program, const KVShape &newShape, std::span<cons
   }
   for (auto &table : tableData) tablePointers.push_back(table.data());
   ranges.resize(uint64_t(shape.maxSequences) * pools.size());
+  chains.resize(shape.maxSequences);
+  // One step copies at most the partly filled block of each sequence.
+  copies.reserve(ranges.size());
+  copyOwners.reserve(ranges.size());
 }
 
 Status KVCache::reserve(uint32_t sequence, uint32_t length) {
@@ -73,14 +56,28 @@ Status KVCache::reserve(uint32_t sequence, uint32_t length) {
   for (uint32_t g = 0; g < pools.size(); ++g) {
     int32_t *table = row(g, sequence);
     for (uint32_t end = ceilDiv(length, groupInfo[g].page); held[g].end < end; ++held[g].end)
-      table[held[g].end] = pools[g].allocate();
+      table[held[g].end] = take(g);
   }
   return Status();
 }
 
+int32_t KVCache::take(uint32_t group) {
+  int32_t block = pools[group].allocate();
+  if (block >= 0 && pools[group].entry(block) >= 0) {
+    unpublish(group, block);
+    if (recording) released.emplace_back(group, block);
+  }
+  return block;
+}
+
+void KVCache::drop(uint32_t group, int32_t block) {
+  pools[group].release(block);
+  if (recording && pools[group].owners(block) == 0 && pools[group].entry(block) < 0)
+    released.emplace_back(group, block);
+}
+
 void KVCache::freeBlock(uint32_t group, int32_t &entry) {
-  pools[group].release(entry);
-  if (recording) released.emplace_back(group, entry);
+  drop(group, entry);
   entry = -1;
 }
 
@@ -104,6 +101,7 @@ bool KVCache::truncate(uint32_t sequence, uint32_t length) {
   for (uint32_t g = 0; g < pools.size(); ++g)
     for (uint32_t keep = ceilDiv(length, groupInfo[g].page); held[g].end > std::max(keep, held[g].first);)
       freeBlock(g, row(g, sequence)[--held[g].end]);
+  if (prefixes && uint64_t(chains[sequence].pages) * prefixes->pageTokens() > length) chains[sequence] = {};
   return true;
 }
 
@@ -113,6 +111,7 @@ void KVCache::release(uint32_t sequence) {
     while (held.end > held.first) freeBlock(g, row(g, sequence)[--held.end]);
     held = {};
   }
+  chains[sequence] = {};
 }
 
 uint32_t KVCache::availableTokens() const {

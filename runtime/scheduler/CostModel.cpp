@@ -1,0 +1,82 @@
+//===- CostModel.cpp ------------------------------------------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "runtime/scheduler/CostModel.h"
+#include <algorithm>
+#include <cmath>
+
+namespace lathe::runtime {
+
+// 1, 2, 3, 4, 6, 8, 12, ..., 65536
+uint32_t StepCostModel::bucketRows(uint32_t bucket) {
+  if (bucket < 2) return bucket + 1;
+  uint32_t power = 1u << (bucket / 2);
+  return bucket % 2 ? power * 2 : power + power / 2;
+}
+
+StepCostModel::StepCostModel(double fixed, double perRow) : fixed(fixed), perRow(perRow) { smooth(); }
+
+void StepCostModel::observe(uint32_t rows, double seconds) {
+  if (!rows || !(seconds > 0) || !std::isfinite(seconds)) return;
+  rows = std::min(rows, maxRows);
+  uint32_t bucket = 0; // the nearest
+  while (bucket + 1 < bucketCount && bucketRows(bucket) + bucketRows(bucket + 1) <= 2 * rows) ++bucket;
+  double at = this->seconds(bucketRows(bucket)), here = this->seconds(rows);
+  double scaled = here > 0 ? seconds * at / here : seconds; // moved to the bucket's own row count
+  if (seen[bucket] >= 4) scaled = std::min(scaled, 4 * mean[bucket]);
+  double weight = seen[bucket] < 8 ? 1.0 / (seen[bucket] + 1) : 1.0 / 8;
+  mean[bucket] += weight * (scaled - mean[bucket]);
+  if (seen[bucket] < 8) ++seen[bucket];
+  smooth();
+}
+
+void StepCostModel::smooth() {
+  // Unseen buckets keep the prior's distances to the nearest seen bucket; then nothing falls with more rows.
+  auto prior = [&](uint32_t b) { return fixed + perRow * bucketRows(b); };
+  int32_t below = -1;
+  for (uint32_t b = 0; b < bucketCount; ++b) {
+    if (seen[b]) {
+      value[b] = mean[b];
+      below = static_cast<int32_t>(b);
+      continue;
+    }
+    uint32_t above = b;
+    while (above < bucketCount && !seen[above]) ++above;
+    if (below >= 0 && above < bucketCount) {
+      uint32_t lowBucket = static_cast<uint32_t>(below);
+      double low = bucketRows(lowBucket), high = bucketRows(above);
+      value[b] = mean[lowBucket] + (mean[above] - mean[lowBucket]) * (bucketRows(b) - low) / (high - low);
+    } else if (below >= 0) {
+      auto near = static_cast<uint32_t>(below);
+      value[b] = mean[near] * prior(b) / prior(near);
+    } else if (above < bucketCount) {
+      value[b] = mean[above] * prior(b) / prior(above);
+    } else {
+      value[b] = prior(b);
+    }
+  }
+  for (uint32_t b = 1; b < bucketCount; ++b) value[b] = std::max(value[b], value[b - 1]);
+}
+
+double StepCostModel::seconds(uint32_t rows) const {
+  rows = std::clamp(rows, 1u, maxRows);
+  uint32_t b = 0;
+  while (b + 2 < bucketCount && bucketRows(b + 1) <= rows) ++b;
+  double low = bucketRows(b), high = bucketRows(b + 1);
+  return value[b] + (value[b + 1] - value[b]) * (rows - low) / (high - low);
+}
+
+uint32_t StepCostModel::rowsWithin(double target, uint32_t limit) const {
+  limit = std::clamp(limit, 1u, maxRows);
+  uint32_t low = 1, high = limit;
+  while (low < high) {
+    uint32_t middle = low + (high - low + 1) / 2;
+    if (seconds(middle) <= target)
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  return low;
+}
+
+} // namespace lathe::runtime

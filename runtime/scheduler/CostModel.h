@@ -1,0 +1,37 @@
+//===- CostModel.h - how long a step of n rows takes --------------*- C++ -*-===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#pragma once
+#include <array>
+#include <cstdint>
+
+namespace lathe::runtime {
+
+/// Seconds of a step as a function of its rows: learned from the steps that ran. Buckets of rows (1, 2, 3, 4, 6, 8, 12,
+/// 16, ... 49152, 65536), each an exponential mean with weight 1/8 for the newest; between buckets linear, and never
+/// falling with more rows. Deterministic. No heap memory.
+class StepCostModel {
+public:
+  static constexpr uint32_t maxRows = 65536;
+  /// Until steps have been seen: |fixed| seconds a step and |perRow| a row.
+  explicit StepCostModel(double fixed = 5e-3, double perRow = 5e-4);
+  /// A step of |rows| rows took |seconds|. Ignored unless both are positive and finite. A value more than 4 times above the mean of
+  /// a bucket that has seen 4 steps counts as 4 times the mean: a machine that paused says nothing of rows.
+  void observe(uint32_t rows, double seconds);
+  double seconds(uint32_t rows) const;
+  /// The most rows, at least 1 and at most |limit|, whose step is expected to take at most |target| seconds.
+  uint32_t rowsWithin(double target, uint32_t limit) const;
+  /// Seconds per row of long prompts cut into steps of |rows| rows.
+  double secondsPerRow(uint32_t rows) const { return seconds(rows) / rows; }
+
+private:
+  static constexpr uint32_t bucketCount = 32;
+  static uint32_t bucketRows(uint32_t bucket);
+  void smooth();
+  std::array<double, bucketCount> mean{};   ///< observed
+  std::array<uint32_t, bucketCount> seen{}; ///< steps observed, capped
+  std::array<double, bucketCount> value{};  ///< what seconds() interpolates
+  double fixed, perRow;
+};
+
+} // namespace lathe::runtime

@@ -283,8 +283,9 @@ lathe_status lathe_generate(lathe_engine *engine, lathe_sequence sequence, const
   GenerateTimings timings;
   auto answers = complete(*engine->engine, engine->text.get(), {&request, 1}, &timings);
   if (!answers.ok()) return report(answers.status());
-  if (!out_result) return LATHE_OK;
   const Completion &answer = (*answers)[0];
+  if (!answer.error.ok()) return report(answer.error);
+  if (!out_result) return LATHE_OK;
   lathe_generate_result result{};
   result.finish = static_cast<lathe_finish>(answer.reason);
   result.cached_tokens = answer.cachedTokens;

@@ -54,6 +54,9 @@ public:
   /// Copies one KV block (KVGroup.blockBytes) to host memory, and back.
   virtual Status saveBlock(uint32_t group, uint32_t block, std::span<uint8_t> out) = 0;
   virtual Status restoreBlock(uint32_t group, uint32_t block, std::span<const uint8_t> bytes) = 0;
+  /// Copies block |from| of a group over block |to|, for a sequence that goes on from shared tokens. Ordered with the runs:
+  /// after those submitted before, before those submitted later.
+  virtual Status copyBlock(uint32_t group, uint32_t from, uint32_t to) = 0;
   /// Sets every byte of a KV block (tests fill free blocks with 0xff: NaN in every float format).
   virtual Status fillBlock(uint32_t group, uint32_t block, uint8_t value) = 0;
 

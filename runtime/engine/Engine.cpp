@@ -2,58 +2,13 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #include "runtime/engine/Engine.h"
+#include "runtime/engine/KVBudget.h"
 #include <algorithm>
-#include <cinttypes>
 
 namespace lathe::runtime {
 namespace {
 
 constexpr uint64_t logitSliceBytes = 16 << 20;
-
-uint64_t kvBytes(const Program &p, const std::vector<uint32_t> &blocks) {
-  uint64_t bytes = 0;
-  for (size_t g = 0; g < blocks.size(); ++g)
-    bytes += p.kvGroups[g].blockBytes * blocks[g];
-  return bytes;
-}
-
-/// Refuses a budget that cannot hold one sequence of the context length, naming the largest that fits.
-Status fitBudget(const Program &p, uint64_t budget, KVShape &shape) {
-  if (!budget) return Status();
-  KVShape one = shape;
-  one.maxSequences = 1;
-  one.kvTokens = 0;
-  uint64_t fixed = p.arenaBytes + p.scratchBytes;
-  auto fits = [&](KVShape s) { return fixed + kvBytes(p, kvBlocksFor(p, s)) <= budget; };
-  if (!fits(one)) {
-    uint32_t low = 0, high = shape.contextTokens;
-    while (low < high) {
-      uint32_t middle = low + (high - low + 1) / 2;
-      one.contextTokens = middle;
-      if (fits(one))
-        low = middle;
-      else
-        high = middle - 1;
-    }
-    return makeError(StatusCode::resourceExhausted,
-                     "a memory budget of %" PRIu64 " bytes cannot hold one sequence of %u tokens; the longest that "
-                     "fits has %u tokens",
-                     budget, shape.contextTokens, low);
-  }
-  if (fits(shape)) return Status();
-  uint64_t low = shape.contextTokens, high = uint64_t(shape.contextTokens) * shape.maxSequences;
-  while (low < high) {
-    uint64_t middle = low + (high - low + 1) / 2;
-    KVShape s = shape;
-    s.kvTokens = middle;
-    if (fits(s))
-      low = middle;
-    else
-      high = middle - 1;
-  }
-  shape.kvTokens = low;
-  return Status();
-}
 
 } // namespace
 

@@ -15,6 +15,8 @@ const char *toString(FinishReason reason) {
     return "length";
   case FinishReason::cancelled:
     return "cancelled";
+  case FinishReason::failed:
+    return "failed";
   }
   return "unknown";
 }
@@ -32,15 +34,22 @@ struct Active {
 };
 
 /// Samples for one request from the logits of its last token; marks it done when that ends it.
-Status takeToken(Engine &engine, Sampler &sampler, const GenerateRequest &request, GenerateResult &result,
+void takeToken(Engine &engine, Sampler &sampler, const GenerateRequest &request, GenerateResult &result,
                  Active &state, std::span<const float> logits) {
   uint32_t length = engine.length(request.sequence);
-  LATHE_ASSIGN_OR_RETURN(Sample sample, sampler.sample(logits, request.sampling, state.history, length));
+  Result<Sample> sampled = sampler.sample(logits, request.sampling, state.history, length);
+  if (!sampled.ok()) {
+    result.reason = FinishReason::failed;
+    result.error = sampled.status();
+    state.done = true;
+    return;
+  }
+  const Sample &sample = *sampled;
   if (std::find(request.stopTokens.begin(), request.stopTokens.end(), sample.token) != request.stopTokens.end()) {
     result.reason = FinishReason::stop;
     result.stopToken = sample.token;
     state.done = true;
-    return Status();
+    return;
   }
   state.next = sample.token;
   state.history.addOutput(sample.token);
@@ -52,6 +61,19 @@ Status takeToken(Engine &engine, Sampler &sampler, const GenerateRequest &reques
     result.reason = FinishReason::length; // no room for this token's KV entry, so none after it
     state.done = true;
   }
+}
+
+Status check(const Engine &engine, const GenerateRequest &r) {
+  auto vocabulary = static_cast<int32_t>(engine.program().vocabulary);
+  LATHE_RETURN_IF_ERROR(r.sampling.validate(vocabulary));
+  if (r.prompt.empty()) return makeError(StatusCode::invalidArgument, "expected a prompt of at least one token");
+  if (r.prompt.size() > engine.contextTokens())
+    return makeError(StatusCode::invalidArgument, "the prompt has %zu tokens, the context holds %u", r.prompt.size(),
+                     engine.contextTokens());
+  for (size_t i = 0; i < r.prompt.size(); ++i)
+    if (r.prompt[i] < 0 || r.prompt[i] >= vocabulary)
+      return makeError(StatusCode::invalidArgument, "token %zu: expected an id in 0..%d, found %d", i, vocabulary - 1,
+                       r.prompt[i]);
   return Status();
 }
 
@@ -66,13 +88,14 @@ Status generate(Engine &engine, std::span<const GenerateRequest> requests, std::
   std::vector<Work> work;
   for (size_t i = 0; i < requests.size(); ++i) {
     const GenerateRequest &r = requests[i];
-    LATHE_RETURN_IF_ERROR(r.sampling.validate(static_cast<int32_t>(engine.program().vocabulary)));
-    if (r.prompt.empty()) return makeError(StatusCode::invalidArgument, "expected a prompt of at least one token");
-    if (r.prompt.size() > engine.contextTokens())
-      return makeError(StatusCode::invalidArgument, "the prompt has %zu tokens, the context holds %u", r.prompt.size(),
-                       engine.contextTokens());
     results[i] = {};
     active[i].request = i;
+    if (Status wrong = check(engine, r); !wrong.ok()) {
+      results[i].reason = FinishReason::failed;
+      results[i].error = std::move(wrong);
+      active[i].done = true;
+      continue;
+    }
     for (int32_t token : r.prompt)
       active[i].history.addPrompt(token);
     if (r.maxTokens == 0) {
@@ -82,18 +105,22 @@ Status generate(Engine &engine, std::span<const GenerateRequest> requests, std::
     results[i].ids.reserve(std::min<size_t>(r.maxTokens, engine.contextTokens()));
   }
   auto begin = Clock::now();
+  std::vector<size_t> owner; // of each item of |work|
   for (size_t i = 0; i < requests.size(); ++i) {
+    if (results[i].reason == FinishReason::failed) continue;
     results[i].cachedTokens = engine.keepPrefix(requests[i].sequence, requests[i].prompt);
     std::span<const int32_t> rest = requests[i].prompt.subspan(results[i].cachedTokens);
     times.promptTokens += rest.size();
     work.push_back({requests[i].sequence, rest, active[i].done ? OutputRows::none : OutputRows::last});
+    owner.push_back(i);
   }
   RowSink sink = [&](size_t w, size_t, std::span<const float> logits) {
-    Active &state = active[w];
+    Active &state = active[owner[w]];
     ++times.newTokens;
-    return takeToken(engine, sampler, requests[state.request], results[state.request], state, logits);
+    takeToken(engine, sampler, requests[state.request], results[state.request], state, logits);
+    return Status();
   };
-  LATHE_RETURN_IF_ERROR(engine.forward(work, sink));
+  if (!work.empty()) LATHE_RETURN_IF_ERROR(engine.forward(work, sink));
   times.promptSeconds += secondsSince(begin);
 
   begin = Clock::now();
@@ -101,8 +128,11 @@ Status generate(Engine &engine, std::span<const GenerateRequest> requests, std::
     std::erase_if(active, [](const Active &state) { return state.done; });
     if (active.empty()) break;
     work.clear();
-    for (const Active &state : active)
-      work.push_back({requests[state.request].sequence, {&state.next, 1}, OutputRows::last});
+    owner.clear();
+    for (size_t a = 0; a < active.size(); ++a) {
+      work.push_back({requests[active[a].request].sequence, {&active[a].next, 1}, OutputRows::last});
+      owner.push_back(a);
+    }
     LATHE_RETURN_IF_ERROR(engine.forward(work, sink));
     ++times.steps;
   }

@@ -10,7 +10,7 @@
 
 namespace lathe::runtime {
 
-enum class FinishReason { stop, length, cancelled };
+enum class FinishReason { stop, length, cancelled, failed };
 const char *toString(FinishReason reason);
 
 struct GenerateRequest {
@@ -28,6 +28,7 @@ struct GenerateResult {
   FinishReason reason = FinishReason::length;
   int32_t stopToken = -1;    ///< the stop token that ended it, or -1
   uint32_t cachedTokens = 0; ///< of the prompt, already in the sequence
+  Status error;              ///< of this request alone, when the reason is `failed`
 };
 
 struct GenerateTimings {
@@ -39,9 +40,10 @@ struct GenerateTimings {
 };
 
 /// Generates for all |requests| together: their prompts in one ragged batch, then a token of each per step.
-/// A context that is full ends a request with the reason `length`.
-/// Errors: those of Engine::forward and Sampler::sample, and invalidArgument for an empty prompt, one that does not
-/// fit the context (both lengths named) or wrong sampling parameters.
+/// A context that is full ends a request with the reason `length`. What is wrong with one request ends that one with the
+/// reason `failed` and its `error`, and shows in no other: wrong sampling parameters, an empty prompt, one that does
+/// not fit the context (both lengths named), a token outside the vocabulary, errors of Sampler::sample (NaN logits).
+/// Errors of the call: those of Engine::forward, which all requests share.
 Status generate(Engine &engine, std::span<const GenerateRequest> requests, std::span<GenerateResult> results,
                 GenerateTimings *timings = nullptr);
 

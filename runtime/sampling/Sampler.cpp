@@ -333,20 +333,42 @@ void Sampler::addLogprobs(const float *logits, float top, int32_t count, Sample 
 
 Result<Sample> Sampler::sample(std::span<const float> logits, const SamplingParams &params, const TokenHistory &history,
                                uint32_t position, std::span<const uint32_t> allowed) {
+  Sample out;
+  LATHE_RETURN_IF_ERROR(sample(logits, params, history, position, allowed, out));
+  return out;
+}
+
+/// The largest logit. Errors: the wrong number of them, NaN or +inf.
+Status Sampler::largestOf(std::span<const float> logits, uint32_t position, float &top) const {
   if (logits.size() != static_cast<size_t>(vocabSize))
     return makeError(StatusCode::internal, "sampler: expected %d logits, found %zu", vocabSize, logits.size());
+  bool bad;
+  top = largest(logits.data(), vocabSize, bad);
+  if (!bad) return Status();
+  int32_t at = 0;
+  while (logits[at] <= std::numeric_limits<float>::max())
+    ++at;
+  return makeError(StatusCode::internal, "logits at position %u: token %d has %f", position, at,
+                   static_cast<double>(logits[at]));
+}
+
+Status Sampler::score(std::span<const float> logits, int32_t token, int32_t count, uint32_t position, Sample &out) {
+  float top;
+  LATHE_RETURN_IF_ERROR(largestOf(logits, position, top));
+  out.token = token;
+  out.top.clear();
+  addLogprobs(logits.data(), top, count, out);
+  return Status();
+}
+
+Status Sampler::sample(std::span<const float> logits, const SamplingParams &params, const TokenHistory &history,
+                       uint32_t position, std::span<const uint32_t> allowed, Sample &out) {
   if (!allowed.empty() && allowed.size() * 32 < logits.size())
     return makeError(StatusCode::internal, "sampler: expected a mask of %zu words, found %zu",
                      (logits.size() + 31) / 32, allowed.size());
+  float rawTop;
   bool bad;
-  float rawTop = largest(logits.data(), vocabSize, bad);
-  if (bad) {
-    int32_t at = 0;
-    while (logits[at] <= std::numeric_limits<float>::max())
-      ++at;
-    return makeError(StatusCode::internal, "logits at position %u: token %d has %f", position, at,
-                     static_cast<double>(logits[at]));
-  }
+  LATHE_RETURN_IF_ERROR(largestOf(logits, position, rawTop));
   const float *x = adjust(logits.data(), params, history, allowed);
   float top = x == logits.data() ? rawTop : largest(x, vocabSize, bad);
   if (bad)
@@ -355,7 +377,8 @@ Result<Sample> Sampler::sample(std::span<const float> logits, const SamplingPara
   if (top == minusInfinity)
     return makeError(StatusCode::failedPrecondition, "no token may be chosen at position %u", position);
 
-  Sample out;
+  out.logprob = 0;
+  out.top.clear();
   int32_t best = firstOf(x, vocabSize, top);
   double inverseT = params.temperature < smallestTemperature ? 0 : 1.0 / static_cast<double>(params.temperature);
   bool cutK = params.topK > 0 && params.topK < vocabSize, cutP = params.topP < 1, cutMin = params.minP > 0;
@@ -386,7 +409,7 @@ Result<Sample> Sampler::sample(std::span<const float> logits, const SamplingPara
     }
   }
   if (params.logprobs >= 0) addLogprobs(logits.data(), rawTop, params.logprobs, out);
-  return out;
+  return Status();
 }
 
 } // namespace lathe

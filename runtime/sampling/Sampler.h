@@ -48,12 +48,16 @@ public:
   /// Undoes the latest addOutput of |token|.
   void removeOutput(int32_t token);
   int32_t outputTokens() const { return outputs; }
+  /// Makes room for |distinct| different tokens, so that adding allocates nothing.
+  void reserve(size_t distinct);
 
   /// One entry a token that has occurred, in no particular order.
   std::span<const Entry> entries() const { return list; }
 
 private:
   Entry &entryOf(int32_t token);
+  size_t slotOf(int32_t token) const;
+  void grow(size_t slots);
   std::vector<Entry> list;
   std::vector<int32_t> table; ///< open addressing: index into list, or -1
   int32_t outputs = 0;
@@ -90,8 +94,15 @@ public:
   /// Errors: internal for NaN or +inf logits, failedPrecondition when no token is left.
   Result<Sample> sample(std::span<const float> logits, const SamplingParams &params, const TokenHistory &history,
                         uint32_t position, std::span<const uint32_t> allowed = {});
+  /// The same into |out|, whose memory is used again.
+  Status sample(std::span<const float> logits, const SamplingParams &params, const TokenHistory &history,
+                uint32_t position, std::span<const uint32_t> allowed, Sample &out);
+  /// How likely |token| was: fills |out| with it, its logprob and the |count| likeliest tokens, all by the raw logits.
+  /// |position| is for messages. Errors: internal for NaN or +inf logits.
+  Status score(std::span<const float> logits, int32_t token, int32_t count, uint32_t position, Sample &out);
 
 private:
+  Status largestOf(std::span<const float> logits, uint32_t position, float &top) const;
   /// Mask, min_tokens, bias and penalties: |logits| itself when there is nothing to do.
   const float *adjust(const float *logits, const SamplingParams &params, const TokenHistory &history,
                       std::span<const uint32_t> allowed);

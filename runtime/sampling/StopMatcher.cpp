@@ -25,7 +25,12 @@ StopMatcher::StopMatcher(std::vector<std::string> texts, bool includeStop) : inc
 
 std::string StopMatcher::push(std::string_view piece) {
   std::string out;
-  if (stopped()) return out;
+  push(piece, out);
+  return out;
+}
+
+void StopMatcher::push(std::string_view piece, std::string &out) {
+  if (stopped()) return;
   held += piece;
   // |held| = what was held back, then |piece|; the automata have seen all but |piece|.
   for (size_t at = held.size() - piece.size(); at < held.size(); ++at) {
@@ -39,22 +44,33 @@ std::string StopMatcher::push(std::string_view piece) {
     }
     if (!hit) continue;
     found = hit->index;
-    out = held.substr(0, at + 1 - (include ? 0 : hit->text.size()));
+    out.append(held, 0, at + 1 - (include ? 0 : hit->text.size()));
     held.clear();
-    return out;
+    return;
   }
   size_t keep = 0;
   for (const Stop &stop : stops)
     keep = std::max<size_t>(keep, stop.matched);
-  out = held.substr(0, held.size() - keep);
-  held.erase(0, out.size());
-  return out;
+  size_t safe = held.size() - keep;
+  out.append(held, 0, safe);
+  held.erase(0, safe);
 }
 
 std::string StopMatcher::finish() {
-  std::string out = std::move(held);
-  held.clear();
+  std::string out;
+  finish(out);
   return out;
+}
+
+void StopMatcher::finish(std::string &out) {
+  out += held;
+  held.clear();
+}
+
+std::string_view StopMatcher::stopText() const {
+  for (const Stop &stop : stops)
+    if (stop.index == found) return stop.text;
+  return {};
 }
 
 } // namespace lathe

@@ -21,11 +21,16 @@ public:
   std::string push(std::string_view piece);
   /// The end of the text: returns what was held back.
   std::string finish();
+  /// The same, behind what |out| holds.
+  void push(std::string_view piece, std::string &out);
+  void finish(std::string &out);
 
   bool stopped() const { return found >= 0; }
   /// Index of the stop string found (as given to the constructor), or -1. Of several that end at the
   /// same byte, the longest; of equals the first.
   int32_t stopIndex() const { return found; }
+  /// The stop string found, or empty.
+  std::string_view stopText() const;
 
 private:
   struct Stop {

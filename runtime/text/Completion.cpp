@@ -2,7 +2,7 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #include "runtime/text/Completion.h"
-#include <optional>
+#include "runtime/text/AnswerText.h"
 
 namespace lathe::runtime {
 namespace {
@@ -10,32 +10,25 @@ namespace {
 /// The way from tokens to shown text of one answer.
 class Stream {
 public:
-  Stream(const CompletionRequest &request, const TextModel *text, Completion &out)
-      : request(request), out(out), stops(request.stops) {
-    if (text) decoder.emplace(text->tokenizer(), request.keepSpecial, request.continues);
-  }
+  Stream(const CompletionRequest &request, const TextModel *model, Completion &out)
+      : request(request), out(out),
+        text(model ? &model->tokenizer() : nullptr, {request.stops, false, request.keepSpecial, request.continues}) {}
 
-  bool token(int32_t id) {
-    bool more = show(id, decoder ? stops.push(decoder->push(id)) : std::string());
-    return more && !stops.stopped();
-  }
+  bool token(int32_t id) { return show(id, text.push(id)) && !text.stopped(); }
   void finish() {
-    if (stops.stopped()) out.reason = FinishReason::stop;
-    if (!decoder || stops.stopped()) return;
-    std::string rest = stops.push(decoder->flush());
-    if (!stops.stopped()) rest += stops.finish();
+    std::string_view rest = text.finish();
     if (!rest.empty()) show(-1, rest);
+    if (text.stopped()) out.reason = FinishReason::stop;
   }
 
 private:
-  bool show(int32_t id, const std::string &piece) {
+  bool show(int32_t id, std::string_view piece) {
     out.text += piece;
     return !request.onPiece || request.onPiece(id, piece);
   }
   const CompletionRequest &request;
   Completion &out;
-  std::optional<StreamDecoder> decoder;
-  StopMatcher stops;
+  AnswerText text;
 };
 
 } // namespace
@@ -62,6 +55,7 @@ Result<std::vector<Completion>> complete(Engine &engine, const TextModel *text,
     answers[i].ids = std::move(results[i].ids);
     answers[i].reason = results[i].reason;
     answers[i].cachedTokens = results[i].cachedTokens;
+    answers[i].error = std::move(results[i].error);
     streams[i]->finish();
   }
   return answers;

@@ -3,7 +3,6 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 #include "runtime/engine/Generator.h"
-#include "runtime/sampling/StopMatcher.h"
 #include "runtime/text/TextModel.h"
 #include <functional>
 #include <string>
@@ -30,10 +29,11 @@ struct Completion {
   std::vector<int32_t> ids;
   FinishReason reason = FinishReason::length;
   uint32_t cachedTokens = 0;
+  Status error; ///< of this request alone, when the reason is `failed`
 };
 
 /// Generates and decodes for all |requests| together. Without |text| (null) there are only ids, and neither end tokens
-/// nor stop strings.
+/// nor stop strings. Errors of one request are in its Completion, as in generate().
 Result<std::vector<Completion>> complete(Engine &engine, const TextModel *text,
                                          std::span<const CompletionRequest> requests,
                                          GenerateTimings *timings = nullptr);

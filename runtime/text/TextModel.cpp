@@ -58,8 +58,10 @@ Result<TextModel> TextModel::create(const LoadedArtifact &artifact) {
     if (Status s = model.readGeneration(text); !s.ok()) return inFile(std::move(s));
   if (auto source = artifact.view().text(SectionKind::chatTemplate); !source.empty()) {
     auto parsed = Template::parse(source);
-    if (!parsed.ok()) return inFile(parsed.status());
-    model.chat = *std::move(parsed);
+    if (parsed.ok())
+      model.chat = *std::move(parsed);
+    else
+      model.chatError = inFile(parsed.status());
   }
   return model;
 }
@@ -135,6 +137,7 @@ Result<Json> TextModel::parseMessages(std::string_view text) {
 }
 
 Result<std::string> TextModel::render(const Json &messages, const ChatOptions &options) const {
+  LATHE_RETURN_IF_ERROR(chatError);
   if (!chat)
     return Status(StatusCode::failedPrecondition,
                   "the artifact has no chat template; give a plain prompt without '--chat'");

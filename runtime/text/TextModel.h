@@ -22,11 +22,14 @@ struct ChatOptions {
 /// Tokenizer, chat template and sampling defaults of an artifact. Immutable, safe for several threads.
 class TextModel {
 public:
-  /// Errors: notFound (the artifact has no tokenizer), those of TokenizerSpec, Template and the GENERATION section.
+  /// A chat template that does not parse is an error of render() alone: plain prompts need none.
+  /// Errors: notFound (the artifact has no tokenizer), those of TokenizerSpec and the GENERATION section.
   static Result<TextModel> create(const LoadedArtifact &artifact);
 
   const Tokenizer &tokenizer() const { return words; }
   bool hasTemplate() const { return chat.has_value(); }
+  /// Why the artifact's chat template cannot be used; ok when it can, or when there is none.
+  const Status &templateError() const { return chatError; }
   /// What the model's authors recommend; temperature 0 (the likeliest token) when they say nothing.
   const SamplingParams &samplingDefaults() const { return defaults; }
   /// Tokens that end a generation.
@@ -39,7 +42,8 @@ public:
   /// Messages from JSON text: an array of objects, at most 64 levels deep. Errors: invalidArgument.
   static Result<nlohmann::ordered_json> parseMessages(std::string_view text);
 
-  /// The text the template makes of |messages|, an array of {"role": ..., "content": ...}.
+  /// The text the template makes of |messages|, an array of {"role": ..., "content": ...}. Errors: failedPrecondition
+  /// without a template, templateError(), those of Template::render.
   Result<std::string> render(const nlohmann::ordered_json &messages, const ChatOptions &options) const;
   /// The tokens of a conversation.
   Result<std::vector<int32_t>> encodeChat(const nlohmann::ordered_json &messages, const ChatOptions &options) const;
@@ -52,6 +56,7 @@ private:
 
   Tokenizer words;
   std::optional<Template> chat;
+  Status chatError;
   SamplingParams defaults;
   std::vector<int32_t> stops;
   std::vector<std::string> specials; ///< texts of control tokens, longest first

@@ -78,7 +78,7 @@ StreamDecoder::StreamDecoder(const Tokenizer &tokenizer, bool keepSpecial, bool 
     : tokenizer(&tokenizer), keepSpecial(keepSpecial), started(continues),
       strip(continues ? 0 : tokenizer.spec().stripStart) {}
 
-std::string StreamDecoder::push(int32_t id) {
+void StreamDecoder::push(int32_t id, std::string &out) {
   size_t before = held.size();
   tokenizer->impl->appendPiece(id, keepSpecial, !started, held);
   if (held.size() > before) started = true;
@@ -89,15 +89,24 @@ std::string StreamDecoder::push(int32_t id) {
     }
     if (held.size() > before) strip = 0;
   }
-  return complete(false);
+  complete(false, out);
 }
 
-std::string StreamDecoder::flush() { return complete(true); }
+std::string StreamDecoder::push(int32_t id) {
+  std::string out;
+  push(id, out);
+  return out;
+}
+
+std::string StreamDecoder::flush() {
+  std::string out;
+  complete(true, out);
+  return out;
+}
 
 /// Takes whole characters off |held|. What can no longer become one is replaced: the longest start of
 /// a valid character counts as one error.
-std::string StreamDecoder::complete(bool last) {
-  std::string out;
+void StreamDecoder::complete(bool last, std::string &out) {
   size_t at = 0;
   while (at < held.size()) {
     unsigned length;
@@ -112,7 +121,6 @@ std::string StreamDecoder::complete(bool last) {
     at += part > 0 ? part : 1;
   }
   held.erase(0, at);
-  return out;
 }
 
 } // namespace lathe

@@ -72,9 +72,12 @@ public:
   std::string push(int32_t id);
   /// What is left at the end: U+FFFD for an unfinished character, else nothing.
   std::string flush();
+  /// The same, behind what |out| holds: a caller that keeps |out| from call to call allocates nothing once it is long enough.
+  void push(int32_t id, std::string &out);
+  void flush(std::string &out) { complete(true, out); }
 
 private:
-  std::string complete(bool last);
+  void complete(bool last, std::string &out);
   const Tokenizer *tokenizer;
   bool keepSpecial;
   bool started = false; ///< a word came before (wordPiece)

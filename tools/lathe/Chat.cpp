@@ -82,6 +82,7 @@ private:
     auto completed = complete(*session.engine, session.words(), {&request, 1}, &timings);
     LATHE_RETURN_IF_ERROR(completed.status());
     const auto &answers = *completed;
+    LATHE_RETURN_IF_ERROR(answers[0].error);
     std::printf("\n");
     if (answers[0].reason == FinishReason::length &&
         session.engine->length(session.sequence) + 1 >= session.engine->contextTokens())

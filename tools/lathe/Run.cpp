@@ -96,6 +96,7 @@ Result<int> runOnce(const RunFlags &f, Session &session) {
     if (answers.status().code() == StatusCode::cancelled) return 130; // before the first token
     LATHE_RETURN_IF_ERROR(answers.status());
     answer = std::move((*answers)[0]);
+    LATHE_RETURN_IF_ERROR(answer.error);
   }
   if (f.json) {
     Json line = {{"text", answer.text},           {"ids", answer.ids},
@@ -124,6 +125,7 @@ Result<int> runCommand(const Args &args) {
   LATHE_ASSIGN_OR_RETURN(Session session, Session::open(path, f.engine));
   if (f.prompt || f.promptIds || !isatty(0)) return runOnce(f, session);
   LATHE_ASSIGN_OR_RETURN(const TextModel *text, session.needText());
+  LATHE_RETURN_IF_ERROR(text->templateError());
   ChatSettings settings;
   settings.sampling = f.sampling.apply(text->samplingDefaults());
   settings.maxTokens = static_cast<uint32_t>(f.newTokens);

@@ -73,6 +73,14 @@ public:
     std::memcpy(data, bytes.data(), bytes.size());
     return Status();
   }
+  Status copyBlock(uint32_t group, uint32_t from, uint32_t to) override {
+    if (group >= pools.size()) return makeError(StatusCode::invalidArgument, "no KV group %u", group);
+    uint64_t bytes = program.kvGroups[group].blockBytes;
+    LATHE_ASSIGN_OR_RETURN(const uint8_t *source, blockData(group, from, bytes));
+    LATHE_ASSIGN_OR_RETURN(uint8_t *target, blockData(group, to, bytes));
+    if (source != target) std::memcpy(target, source, bytes);
+    return Status();
+  }
   Status fillBlock(uint32_t group, uint32_t block, uint8_t value) override {
     if (group >= pools.size()) return makeError(StatusCode::invalidArgument, "no KV group %u", group);
     LATHE_ASSIGN_OR_RETURN(uint8_t *data, blockData(group, block, program.kvGroups[group].blockBytes));

@@ -217,3 +217,35 @@ TEST(Device, BlocksAreSavedAndRestored) {
       (*e)->submit(EntryKind::head, step).status().message().find("expected 1 to 8 rows in entry 'head', found 0"),
       std::string::npos);
 }
+
+TEST(Device, BlocksAreSavedRestoredAndCopied) {
+  ASSERT_TRUE(writeToyArtifact("device-test.lathe").ok());
+  auto loaded = LoadedArtifact::load("device-test.lathe");
+  ASSERT_TRUE(loaded.ok());
+  auto device = makeCpuDevice();
+  ExecutableOptions options;
+  options.threads = 1;
+  options.kvBlocks = {4, 2};
+  auto program = device->prepare(*loaded, options);
+  ASSERT_TRUE(program.ok());
+  Executable &e = **program;
+  const auto &groups = (*loaded)->program().kvGroups;
+  for (uint32_t g = 0; g < 2; ++g) {
+    std::vector<uint8_t> ones(groups[g].blockBytes), twos(ones.size()), seen(ones.size());
+    for (size_t i = 0; i < ones.size(); ++i)
+      ones[i] = static_cast<uint8_t>(i * 7 + g), twos[i] = static_cast<uint8_t>(i * 3 + 1);
+    ASSERT_TRUE(e.restoreBlock(g, 0, ones).ok());
+    ASSERT_TRUE(e.restoreBlock(g, 1, twos).ok());
+    ASSERT_TRUE(e.copyBlock(g, 0, 1).ok());
+    ASSERT_TRUE(e.copyBlock(g, 1, 1).ok());
+    for (uint32_t block : {0u, 1u}) {
+      ASSERT_TRUE(e.saveBlock(g, block, seen).ok());
+      EXPECT_EQ(seen, ones) << block;
+    }
+    std::string bytes = std::to_string(ones.size());
+    EXPECT_EQ(e.copyBlock(g, 0, options.kvBlocks[g]).message(), "no KV block " + std::to_string(options.kvBlocks[g]) + " of " +
+                                                                    bytes + " bytes in group " + std::to_string(g));
+    EXPECT_EQ(e.copyBlock(g, 99, 0).message(), "no KV block 99 of " + bytes + " bytes in group " + std::to_string(g));
+  }
+  EXPECT_EQ(e.copyBlock(2, 0, 1).message(), "no KV group 2");
+}

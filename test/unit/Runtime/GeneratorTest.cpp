@@ -143,15 +143,41 @@ TEST_F(GeneratorTest, WrongRequests) {
   std::vector<int32_t> prompt(9, 1);
   GenerateRequest r = request(prompt, 1);
   GenerateResult result;
-  EXPECT_EQ(generate(*engine, {&r, 1}, {&result, 1}).message(), "the prompt has 9 tokens, the context holds 8");
+  auto message = [&] {
+    EXPECT_TRUE(generate(*engine, {&r, 1}, {&result, 1}).ok());
+    EXPECT_EQ(result.reason, FinishReason::failed);
+    return result.error.message();
+  };
+  EXPECT_EQ(message(), "the prompt has 9 tokens, the context holds 8");
   r.prompt = {};
-  EXPECT_EQ(generate(*engine, {&r, 1}, {&result, 1}).message(), "expected a prompt of at least one token");
+  EXPECT_EQ(message(), "expected a prompt of at least one token");
   r.prompt = std::span(prompt).first(2);
+  prompt[1] = toyVocabulary;
+  EXPECT_EQ(message(), "token 1: expected an id in 0..49, found 50");
+  prompt[1] = 1;
   r.sampling.topP = 2;
-  EXPECT_NE(generate(*engine, {&r, 1}, {&result, 1}).message().find("found 2"), std::string::npos);
+  EXPECT_NE(message().find("found 2"), std::string::npos);
   r.sampling.topP = 1;
   r.maxTokens = 0;
   ASSERT_TRUE(generate(*engine, {&r, 1}, {&result, 1}).ok());
   EXPECT_TRUE(result.ids.empty());
   EXPECT_EQ(engine->length(r.sequence), 2u);
+}
+
+TEST_F(GeneratorTest, AnErrorOfOneRequestIsItsOwn) {
+  make({.threads = 1, .maxSequences = 4});
+  std::vector<int32_t> prompt = {3, 1, 4};
+  GenerateRequest requests[4] = {request(prompt, 6), request(prompt, 6), request(prompt, 6), request(prompt, 6)};
+  requests[1].sampling.repetitionPenalty = 1e-39f; // the sampler finds that logits overflow
+  requests[2].sampling.topP = -1;
+  requests[3].prompt = {};
+  GenerateResult results[4];
+  ASSERT_TRUE(generate(*engine, requests, results).ok());
+  EXPECT_EQ(results[0].ids, expected(prompt, 6));
+  EXPECT_TRUE(results[0].error.ok());
+  EXPECT_EQ(results[1].error.message(), "repetition_penalty: 1e-39 makes a logit at position 3 overflow");
+  EXPECT_EQ(results[2].error.message(), "top_p: expected a number in (0, 1], found -1");
+  EXPECT_EQ(results[3].error.message(), "expected a prompt of at least one token");
+  for (int i = 1; i < 4; ++i)
+    EXPECT_EQ(results[i].reason, FinishReason::failed);
 }

@@ -122,6 +122,24 @@ TEST_F(TextTest, ManyAtOnceEqualEachAlone) {
   }
 }
 
+TEST_F(TextTest, ATemplateThatDoesNotParseLeavesPlainPrompts) {
+  ToyOptions toy;
+  toy.words = true;
+  toy.chatTemplate = "{% if x %}never closed";
+  ASSERT_TRUE(writeToyArtifact("text-test-template.lathe", toy).ok());
+  auto loaded = LoadedArtifact::load("text-test-template.lathe");
+  ASSERT_TRUE(loaded.ok());
+  auto made = TextModel::create(**loaded);
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  EXPECT_FALSE(made->hasTemplate());
+  EXPECT_EQ(made->encode("say a"), text->encode("say a"));
+  Json messages = Json::array({{{"role", "user"}, {"content", "a"}}});
+  auto ids = made->encodeChat(messages, {});
+  EXPECT_EQ(ids.status().code(), StatusCode::invalidArgument);
+  EXPECT_EQ(ids.status().message().find("'text-test-template.lathe': template line 1: "), 0u) << ids.status().message();
+  EXPECT_EQ(made->templateError().message(), ids.status().message());
+}
+
 TEST_F(TextTest, MessagesFromJson) {
   auto message = [](std::string_view json) { return TextModel::parseMessages(json).status().message(); };
   EXPECT_EQ(message("[{\"role\": \"user\", \"content\": \"[[[\"}]"), "");

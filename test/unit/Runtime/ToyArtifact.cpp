@@ -121,9 +121,10 @@ Status addToySections(artifact::ArtifactWriter &writer, const ToyOptions &option
   if (options.words) {
     std::string words = toyTokenizer();
     LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::tokenizer, words));
-    LATHE_RETURN_IF_ERROR(writer.addSection(
-        SectionKind::chatTemplate, "{% for m in messages %}<|user|>{{ m.role }}: {{ m.content }}<|end|>{% endfor %}"
-                                   "{% if add_generation_prompt %}<|user|>{% endif %}"));
+    std::string chat = options.chatTemplate;
+    if (chat.empty()) chat = "{% for m in messages %}<|user|>{{ m.role }}: {{ m.content }}<|end|>{% endfor %}"
+             "{% if add_generation_prompt %}<|user|>{% endif %}";
+    LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::chatTemplate, chat));
     LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::generation, "{\"eos_token_id\": [48], \"top_k\": 5}"));
   }
   LATHE_RETURN_IF_ERROR(writer.beginWeights());

@@ -28,6 +28,7 @@ struct ToyOptions {
   uint32_t maxRows = 64, maxOutRows = 8, maxSeq = 256;
   uint32_t seed = 1;
   bool words = false; ///< with tokenizer, chat template and generation defaults
+  std::string chatTemplate; ///< instead of the toy's own
 };
 
 /// Float weights: embedding [vocabulary][width], then head [vocabulary][width].

@@ -1,0 +1,107 @@
+//===- KVBudget.cpp -------------------------------------------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "runtime/engine/KVBudget.h"
+#include <algorithm>
+#include <charconv>
+#include <cinttypes>
+#include <fstream>
+#include <iterator>
+
+namespace lathe::runtime {
+
+uint64_t kvBytesFor(const Program &program, const KVShape &shape) {
+  std::vector<uint32_t> blocks = kvBlocksFor(program, shape);
+  uint64_t bytes = 0;
+  for (size_t g = 0; g < blocks.size(); ++g)
+    bytes += program.kvGroups[g].blockBytes * blocks[g];
+  return bytes;
+}
+
+Status fitBudget(const Program &p, uint64_t budget, KVShape &shape) {
+  if (!budget) return Status();
+  KVShape one = shape;
+  one.maxSequences = 1;
+  one.kvTokens = 0;
+  uint64_t fixed = p.arenaBytes + p.scratchBytes;
+  auto fits = [&](const KVShape &s) { return fixed + kvBytesFor(p, s) <= budget; };
+  auto largest = [](uint64_t low, uint64_t high, auto &&good) {
+    while (low < high) {
+      uint64_t middle = low + (high - low + 1) / 2;
+      if (good(middle))
+        low = middle;
+      else
+        high = middle - 1;
+    }
+    return low;
+  };
+  if (!fits(one)) {
+    uint64_t longest = largest(0, shape.contextTokens, [&](uint64_t tokens) {
+      one.contextTokens = static_cast<uint32_t>(tokens);
+      return fits(one);
+    });
+    return makeError(StatusCode::resourceExhausted,
+                     "a memory budget of %" PRIu64 " bytes cannot hold one sequence of %u tokens; the longest that "
+                     "fits has %" PRIu64 " tokens",
+                     budget, shape.contextTokens, longest);
+  }
+  if (fits(shape)) return Status();
+  uint64_t all = uint64_t(shape.contextTokens) * shape.maxSequences;
+  shape.kvTokens = largest(shape.contextTokens, shape.kvTokens ? std::min(shape.kvTokens, all) : all, [&](uint64_t tokens) {
+    KVShape s = shape;
+    s.kvTokens = tokens;
+    return fits(s);
+  });
+  return Status();
+}
+
+uint64_t parseMemAvailable(std::string_view meminfo) {
+  constexpr std::string_view key = "MemAvailable:";
+  size_t at = meminfo.find(key);
+  if (at == std::string_view::npos) return 0;
+  at = meminfo.find_first_not_of(' ', at + key.size());
+  if (at == std::string_view::npos) return 0;
+  uint64_t kilobytes = 0;
+  std::from_chars(meminfo.data() + at, meminfo.data() + meminfo.size(), kilobytes);
+  return kilobytes * 1024;
+}
+
+uint64_t groupLeavesFree(std::string_view limitText, std::string_view usedText) {
+  uint64_t limit = UINT64_MAX, used = 0;
+  if (std::from_chars(limitText.data(), limitText.data() + limitText.size(), limit).ec != std::errc()) return UINT64_MAX;
+  std::from_chars(usedText.data(), usedText.data() + usedText.size(), used);
+  return limit > used ? limit - used : 0;
+}
+
+static std::string fileText(const std::string &path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+uint64_t availableMemory() {
+  uint64_t available = parseMemAvailable(fileText("/proc/meminfo"));
+  if (!available) available = UINT64_MAX;
+  // "0::/a/b" is the process's group in version 2, "4:memory:/a/b" in version 1.
+  std::string groups = fileText("/proc/self/cgroup");
+  for (size_t at = 0; at < groups.size();) {
+    size_t end = std::min(groups.find('\n', at), groups.size());
+    std::string_view line = std::string_view(groups).substr(at, end - at);
+    at = end + 1;
+    bool second = line.starts_with("0::"), first = line.find(":memory:") != std::string_view::npos;
+    if (!second && !first) continue;
+    std::string root = second ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
+    std::string path(line.substr(line.rfind(':') + 1));
+    const char *limit = second ? "/memory.max" : "/memory.limit_in_bytes";
+    const char *used = second ? "/memory.current" : "/memory.usage_in_bytes";
+    while (true) { // the group's own limit and those above it
+      if (path == "/") path.clear();
+      available = std::min(available, groupLeavesFree(fileText(root + path + limit), fileText(root + path + used)));
+      if (path.empty()) break;
+      size_t cut = path.rfind('/');
+      path.resize(cut == std::string::npos ? 0 : cut);
+    }
+  }
+  return available == UINT64_MAX ? 0 : available;
+}
+
+} // namespace lathe::runtime

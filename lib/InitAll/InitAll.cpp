@@ -4,6 +4,7 @@
 #include "lathe/InitAll.h"
 #include "dialects/Kernel/Kernel.h"
 #include "dialects/LLM/LLM.h"
+#include "dialects/ONNX/ONNX.h"
 #include "dialects/Plan/Plan.h"
 #include "lathe/Conversion/Passes.h"
 #include "lathe/Transforms/Passes.h"
@@ -16,7 +17,7 @@
 #include "mlir/Transforms/Passes.h"
 
 void lathe::registerAllDialects(mlir::DialectRegistry &registry) {
-  registry.insert<llm::LLMDialect, kernel::KernelDialect, plan::PlanDialect, mlir::arith::ArithDialect, mlir::func::FuncDialect, mlir::LLVM::LLVMDialect,
+  registry.insert<llm::LLMDialect, kernel::KernelDialect, plan::PlanDialect, onnx::ONNXDialect, mlir::arith::ArithDialect, mlir::func::FuncDialect, mlir::LLVM::LLVMDialect,
                   mlir::math::MathDialect, mlir::scf::SCFDialect, mlir::vector::VectorDialect>();
 }
 

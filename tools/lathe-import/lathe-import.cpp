@@ -1,4 +1,4 @@
-//===- lathe-import.cpp - prints a model as llm dialect ---------------------===//
+//===- lathe-import.cpp - prints a model as it is imported -----------------===//
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //
 // For tests and pass developers: `lathe-import MODEL | lathe-opt ...`.
@@ -11,7 +11,7 @@
 
 int main(int argc, char **argv) {
   llvm::cl::OptionCategory category("lathe-import");
-  llvm::cl::opt<std::string> path(llvm::cl::Positional, llvm::cl::Required, llvm::cl::desc("<.gguf file or directory>"),
+  llvm::cl::opt<std::string> path(llvm::cl::Positional, llvm::cl::Required, llvm::cl::desc("<.gguf or .onnx file or directory>"),
                                   llvm::cl::cat(category));
   llvm::cl::opt<std::string> output("o", llvm::cl::desc("output file"), llvm::cl::init("-"), llvm::cl::cat(category));
   llvm::cl::opt<int64_t> maxSequence("max-seq", llvm::cl::desc("positions to make the module for (0: the model's own)"),

@@ -11,7 +11,8 @@
 namespace lathe {
 
 /// Reads a model and builds its step function. |path| is a .gguf file or a directory with a config.json and
-/// safetensors. No weight is read: params refer to the files by path.
+/// safetensors. An .onnx file, or a directory with one and no safetensors, becomes `func @main` of the onnx dialect (ONNXModule.h), which
+/// the raise phase turns into the step. No weight is read: params refer to the files by path.
 ///
 /// The module has one function `step(!llm.batch, !llm.kv) -> (logits, !llm.kv)`, a param for every
 /// weight, a KV group for every distinct window, and the attribute `llm.model`, a dictionary with

@@ -38,6 +38,15 @@ Result<std::vector<artifact::Variant>> parseTarget(const std::string &target) {
   return variants;
 }
 
+Result<std::optional<uint64_t>> syntheticSeed(const CompileOptions &options) {
+  StringRef text = options.weights;
+  if (text == "file") return std::optional<uint64_t>();
+  uint64_t seed = 0;
+  if (!text.consume_front("synthetic:") || text.getAsInteger(10, seed))
+    return makeError(StatusCode::invalidArgument, "--weights '%s': expected file or synthetic:SEED, with a seed of 0 .. 18446744073709551615", options.weights.c_str());
+  return std::optional<uint64_t>(seed);
+}
+
 static Status checkChoice(const char *option, const std::string &value, std::initializer_list<const char *> choices) {
   std::string all;
   for (const char *choice : choices) {
@@ -51,6 +60,7 @@ static Status checkOptions(const CompileOptions &o) {
   LATHE_RETURN_IF_ERROR(checkChoice("--activations", o.activations, {"auto", "int8", "int8z", "bf16", "f32"}));
   LATHE_RETURN_IF_ERROR(checkChoice("--kv", o.kv, {"f32", "f16", "bf16", "int8"}));
   LATHE_RETURN_IF_ERROR(checkChoice("--quantize", o.quantize, {"none", "int8", "int4-g32", "int4-g64", "int4-g128", "int4z-g32", "int4z-g64", "int4z-g128"}));
+  LATHE_RETURN_IF_ERROR(syntheticSeed(o).status());
   if (o.page < 16 || o.page > 1024 || o.page % 16) return makeError(StatusCode::invalidArgument, "--page: expected a multiple of 16 in 16 .. 1024, found %lld", (long long)o.page);
   if (o.maxRows < 1 || o.maxRows > 8192) return makeError(StatusCode::invalidArgument, "--max-rows: expected 1 .. 8192, found %lld", (long long)o.maxRows);
   if (o.maxSeq < 0 || o.maxSeq > (int64_t(1) << 24)) return makeError(StatusCode::invalidArgument, "--max-seq: expected 1 .. 16777216, found %lld", (long long)o.maxSeq);

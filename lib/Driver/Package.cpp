@@ -161,6 +161,41 @@ Status writeVector(const WeightRows &rows, artifact::ArtifactWriter &writer) {
   return Status();
 }
 
+/// Packs every weight of |program| to its planned offset in the WEIGHTS section.
+Status packWeights(ModuleOp module, plan::ProgramOp program, uint64_t weightBytes, int threads, artifact::ArtifactWriter &writer,
+                   const std::function<void(uint64_t, uint64_t)> &progress) {
+  LATHE_RETURN_IF_ERROR(writer.beginWeights());
+  SymbolTable symbols(module);
+  FileCache files;
+  for (auto w : program.getOps<plan::WeightOp>()) {
+    LATHE_RETURN_IF_ERROR(writer.pad(64));
+    std::string where = "weight '" + w.getSource().str() + "'";
+    if (writer.weightBytes() != w.getOffset())
+      return makeError(StatusCode::internal, "%s: planned at offset %llu, written at %llu", where.c_str(), (unsigned long long)w.getOffset(), (unsigned long long)writer.weightBytes());
+    Operation *source = symbols.lookup(w.getSource());
+    Status status;
+    if (auto packed = dyn_cast_if_present<kernel::PackedOp>(source)) {
+      auto rows = packedRows(packed.getParams(), packed.getInterleave(), symbols, files);
+      if (!rows.ok()) return rows.status().at(where);
+      PackOptions packOptions;
+      packOptions.threads = threads;
+      status = packWeight(*rows, packOptions, [&](std::span<const uint8_t> bytes) { return writer.append(bytes); });
+      rows->drop();
+    } else if (auto vector = dyn_cast_if_present<kernel::VectorOp>(source)) {
+      auto rows = packedRows(vector.getParams(), 0, symbols, files);
+      if (!rows.ok()) return rows.status().at(where);
+      status = writeVector(*rows, writer);
+    } else {
+      status = makeError(StatusCode::invalidArgument, "expected a kernel.packed or kernel.vector");
+    }
+    if (!status.ok()) return std::move(status).at(where);
+    if (writer.weightBytes() != w.getOffset() + w.getBytes())
+      return makeError(StatusCode::internal, "%s: planned %llu bytes, wrote %llu", where.c_str(), (unsigned long long)w.getBytes(), (unsigned long long)(writer.weightBytes() - w.getOffset()));
+    if (progress) progress(writer.weightBytes(), weightBytes);
+  }
+  return Status();
+}
+
 } // namespace
 
 Result<PackageReport> packageArtifact(ModuleOp module, const ModelText &text, const CompileOptions &options, const std::string &path,
@@ -181,7 +216,13 @@ Result<PackageReport> packageArtifact(ModuleOp module, const ModelText &text, co
   report.kernels = jobs.size();
   LATHE_ASSIGN_OR_RETURN(auto writer, artifact::ArtifactWriter::create(path));
   LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::metadata, text.metadata));
-  auto encoded = encodeProgram(buildProgram(program, scratch));
+  uint64_t weightBytes = 0;
+  for (auto w : program.getOps<plan::WeightOp>())
+    weightBytes = std::max<uint64_t>(weightBytes, w.getOffset() + w.getBytes());
+  LATHE_ASSIGN_OR_RETURN(auto seed, syntheticSeed(options));
+  Program laidOut = buildProgram(program, scratch);
+  if (seed) laidOut.syntheticWeightBytes = weightBytes, laidOut.syntheticSeed = *seed;
+  auto encoded = encodeProgram(laidOut);
   LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::program, artifact::Variant::none, encoded));
   std::map<artifact::Variant, std::string> built; // variants may share code
   for (artifact::Variant variant : options.variants) {
@@ -199,39 +240,8 @@ Result<PackageReport> packageArtifact(ModuleOp module, const ModelText &text, co
   if (!text.generation.empty()) LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::generation, text.generation));
 
   start = now();
-  LATHE_RETURN_IF_ERROR(writer.beginWeights());
-  SymbolTable symbols(module);
-  FileCache files;
-  uint64_t all = 0;
-  for (auto w : program.getOps<plan::WeightOp>())
-    all = std::max<uint64_t>(all, w.getOffset() + w.getBytes());
-  for (auto w : program.getOps<plan::WeightOp>()) {
-    LATHE_RETURN_IF_ERROR(writer.pad(64));
-    std::string where = "weight '" + w.getSource().str() + "'";
-    if (writer.weightBytes() != w.getOffset())
-      return makeError(StatusCode::internal, "%s: planned at offset %llu, written at %llu", where.c_str(), (unsigned long long)w.getOffset(), (unsigned long long)writer.weightBytes());
-    Operation *source = symbols.lookup(w.getSource());
-    Status status;
-    if (auto packed = dyn_cast_if_present<kernel::PackedOp>(source)) {
-      auto rows = packedRows(packed.getParams(), packed.getInterleave(), symbols, files);
-      if (!rows.ok()) return rows.status().at(where);
-      PackOptions packOptions;
-      packOptions.threads = options.threads;
-      status = packWeight(*rows, packOptions, [&](std::span<const uint8_t> bytes) { return writer.append(bytes); });
-      rows->drop();
-    } else if (auto vector = dyn_cast_if_present<kernel::VectorOp>(source)) {
-      auto rows = packedRows(vector.getParams(), 0, symbols, files);
-      if (!rows.ok()) return rows.status().at(where);
-      status = writeVector(*rows, writer);
-    } else {
-      status = makeError(StatusCode::invalidArgument, "expected a kernel.packed or kernel.vector");
-    }
-    if (!status.ok()) return std::move(status).at(where);
-    if (writer.weightBytes() != w.getOffset() + w.getBytes())
-      return makeError(StatusCode::internal, "%s: planned %llu bytes, wrote %llu", where.c_str(), (unsigned long long)w.getBytes(), (unsigned long long)(writer.weightBytes() - w.getOffset()));
-    if (progress) progress(writer.weightBytes(), all);
-  }
-  report.weightBytes = writer.weightBytes();
+  if (!seed) LATHE_RETURN_IF_ERROR(packWeights(module, program, weightBytes, options.threads, writer, progress));
+  report.weightBytes = weightBytes;
   report.packSeconds = now() - start;
   LATHE_RETURN_IF_ERROR(writer.finish());
   report.fileBytes = writer.fileBytes();

@@ -33,6 +33,15 @@ sampled() { "$LATHE" run "$WORK/$1.lathe" --chat -p "Tell me a story" -n 40 --id
 answer=$("$LATHE" run "$WORK/a.lathe" -p "The capital of France is" -n 3 2>/dev/null)
 [[ $answer == *Paris* ]] || fail "expected Paris, found '$answer'"
 
+say "SmolLM2: weights made up at load"
+compile "$MODEL" "$WORK/synthetic.lathe" --weights synthetic:7 --target avx2
+size=$(stat -c %s "$WORK/synthetic.lathe")
+[ "$size" -lt 8000000 ] || fail "expected a file without weights, found $size bytes"
+"$LATHE" inspect "$WORK/synthetic.lathe" | grep "made up at load" >/dev/null || fail "inspect does not say that weights are made up"
+one=$("$LATHE" run "$WORK/synthetic.lathe" -p "Any text" -n 5 --ids 2>/dev/null)
+two=$("$LATHE" run "$WORK/synthetic.lathe" -p "Any text" -n 5 --ids --threads 1 2>/dev/null)
+[ "$one" ] && [ "$one" = "$two" ] || fail "made up weights: expected the same ids twice, found '$one' and '$two'"
+
 # kld NAME MODEL LIMIT OPTIONS...: mean KL divergence of an arithmetic against float32.
 kld() {
   local name=$1 model=$2 limit=$3

@@ -56,6 +56,7 @@ Json describe(const std::string &path, const ArtifactView &view, const Program &
             {"kv_groups", groups}}},
           {"memory",
            {{"weight_bytes", weights},
+            {"synthetic_weights", p.syntheticWeightBytes != 0},
             {"arena_bytes", p.arenaBytes},
             {"scratch_bytes_per_thread", p.scratchBytes},
             {"kv_bytes_per_token", kvBytesPerToken(p)}}}};
@@ -85,9 +86,9 @@ void print(const Json &d) {
                 g["page_tokens"].get<unsigned>(), static_cast<unsigned long long>(g["block_bytes"].get<uint64_t>()));
   double fixed = m["weight_bytes"].get<double>() + m["arena_bytes"].get<double>();
   std::printf(
-      "memory: weights %.1f MB + work space %.1f MB + %.2f MB a thread + %.1f KB a token of context; peak for the "
+      "memory: weights %.1f MB%s + work space %.1f MB + %.2f MB a thread + %.1f KB a token of context; peak for the "
       "whole context %.1f MB\n",
-      m["weight_bytes"].get<double>() / 1e6, m["arena_bytes"].get<double>() / 1e6,
+      m["weight_bytes"].get<double>() / 1e6, m["synthetic_weights"].get<bool>() ? " (made up at load)" : "", m["arena_bytes"].get<double>() / 1e6,
       m["scratch_bytes_per_thread"].get<double>() / 1e6, m["kv_bytes_per_token"].get<double>() / 1e3,
       (fixed + m["kv_bytes_per_token"].get<double>() * p["max_seq"].get<double>()) / 1e6);
 }

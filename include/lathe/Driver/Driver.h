@@ -7,6 +7,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,10 +26,15 @@ struct CompileOptions {
   int64_t maxSeq = 0; ///< 0: the model's own
   int64_t maxRows = 512;
   std::vector<artifact::Variant> variants;
+  /// "file", or "synthetic:SEED": the artifact holds no weights and the runtime makes them up (speed of large shapes).
+  std::string weights = "file";
   int threads = 2;
   std::vector<std::string> disabled; ///< fusion passes left out
   std::string dumpDirectory;         ///< the module after every phase, as PHASE.mlir
 };
+
+/// The seed of CompileOptions.weights, or nothing for "file". Errors: invalidArgument.
+Result<std::optional<uint64_t>> syntheticSeed(const CompileOptions &options);
 
 /// Sections that are not code, program or weights.
 struct ModelText {

@@ -7,7 +7,8 @@ namespace lathe::runtime {
 
 BlockPool::BlockPool(uint32_t count) : blocks(count) {
   freeBlocks.reserve(count);
-  for (uint32_t i = count; i-- > 0;) freeBlocks.push_back(static_cast<int32_t>(i)); // block 0 is handed out first
+  for (uint32_t i = count; i-- > 0;)
+    freeBlocks.push_back(static_cast<int32_t>(i)); // block 0 is handed out first
 }
 
 void BlockPool::unlink(int32_t block) {

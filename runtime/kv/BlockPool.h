@@ -9,8 +9,9 @@
 
 namespace lathe::runtime {
 
-/// Blocks 0 .. count-1 of one KV group. Each is in one state: *owned* (one or more owners), *cached* (no owner, named by
-/// an entry of the prefix cache, free to take), or *free*. All memory is taken at construction; every operation is O(1).
+/// Blocks 0 .. count-1 of one KV group. Each is in one state: *owned* (one or more owners), *cached* (no owner, named
+/// by an entry of the prefix cache, free to take), or *free*. All memory is taken at construction; every operation is
+/// O(1).
 class BlockPool {
 public:
   explicit BlockPool(uint32_t count);

@@ -14,8 +14,7 @@ std::vector<uint32_t> kvBlocksFor(const Program &program, const KVShape &shape) 
     uint64_t perSequence = ceilDiv(shape.contextTokens, group.pageTokens);
     uint64_t total = perSequence * shape.maxSequences;
     // Tokens may be spread over all sequences, each with a partly filled last block.
-    if (shape.kvTokens)
-      total = std::min(total, shape.kvTokens / group.pageTokens + std::max(1u, shape.maxSequences));
+    if (shape.kvTokens) total = std::min(total, shape.kvTokens / group.pageTokens + std::max(1u, shape.maxSequences));
     if (group.kind == 1) {
       uint64_t seen = uint64_t(ceilDiv(uint64_t(group.window) + shape.stepRows, group.pageTokens)) + 1;
       total = std::min(total, seen * shape.maxSequences);
@@ -33,7 +32,8 @@ KVCache::KVCache(const Program &program, const KVShape &newShape, std::span<cons
     tableStrides.push_back(std::max(1u, ceilDiv(shape.contextTokens, group.pageTokens)));
     tableData.emplace_back(uint64_t(shape.maxSequences) * tableStrides.back(), -1);
   }
-  for (auto &table : tableData) tablePointers.push_back(table.data());
+  for (auto &table : tableData)
+    tablePointers.push_back(table.data());
   ranges.resize(uint64_t(shape.maxSequences) * pools.size());
   chains.resize(shape.maxSequences);
   // One step copies at most the partly filled block of each sequence.
@@ -108,7 +108,8 @@ bool KVCache::truncate(uint32_t sequence, uint32_t length) {
 void KVCache::release(uint32_t sequence) {
   for (uint32_t g = 0; g < pools.size(); ++g) {
     Range &held = ranges[uint64_t(sequence) * pools.size() + g];
-    while (held.end > held.first) freeBlock(g, row(g, sequence)[--held.end]);
+    while (held.end > held.first)
+      freeBlock(g, row(g, sequence)[--held.end]);
     held = {};
   }
   chains[sequence] = {};

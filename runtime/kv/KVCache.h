@@ -41,8 +41,8 @@ struct KVTransfer {
   uint32_t slot;
 };
 
-/// Slots for saved blocks in host memory: which are in use, within a budget of bytes over all groups. The memory itself is the
-/// engine's: slots of group g are numbered from 0 to below slots(g), KVGroup.blockBytes each.
+/// Slots for saved blocks in host memory: which are in use, within a budget of bytes over all groups. The memory itself
+/// is the engine's: slots of group g are numbered from 0 to below slots(g), KVGroup.blockBytes each.
 class HostStore {
 public:
   HostStore(const Program &program, uint64_t budgetBytes);
@@ -74,11 +74,11 @@ struct SavedSequence {
   std::vector<Block> blocks;
 };
 
-/// Block tables of up to maxSequences sequences over one pool per group, with shared blocks and a prefix cache. All memory is
-/// allocated at construction. One thread at a time.
+/// Block tables of up to maxSequences sequences over one pool per group, with shared blocks and a prefix cache. All
+/// memory is allocated at construction. One thread at a time.
 ///
-/// A block may have several owners (fork, prefix hits) and may be published: then nothing writes into it. Whoever is about
-/// to write a slot calls extend(), which gives the sequence a block of its own there.
+/// A block may have several owners (fork, prefix hits) and may be published: then nothing writes into it. Whoever is
+/// about to write a slot calls extend(), which gives the sequence a block of its own there.
 class KVCache {
 public:
   KVCache(const Program &program, const KVShape &shape, std::span<const uint32_t> blocks);
@@ -100,9 +100,9 @@ public:
 
   /// Blocks of |group| that extend(sequence, first, end) would take.
   uint32_t lacking(uint32_t sequence, uint32_t group, uint32_t first, uint32_t end) const;
-  /// Makes slots first .. end-1 writable: blocks it lacks are allocated, shared ones among them replaced by copies. |first| is the
-  /// sequence's length. False, and nothing done, if blocks are missing. The copies are kept in pendingCopies(), with the originals
-  /// held, until commitCopies() (they were made) or rollback().
+  /// Makes slots first .. end-1 writable: blocks it lacks are allocated, shared ones among them replaced by copies.
+  /// |first| is the sequence's length. False, and nothing done, if blocks are missing. The copies are kept in
+  /// pendingCopies(), with the originals held, until commitCopies() (they were made) or rollback().
   bool extend(uint32_t sequence, uint32_t first, uint32_t end);
   std::span<const KVCopy> pendingCopies() const { return copies; }
   void commitCopies();
@@ -113,26 +113,28 @@ public:
 
   // Prefixes.
 
-  /// Turns the prefix cache on, before the first use. False: pages of the groups do not divide each other, or there is no
-  /// group. |hashMask|: see PrefixCache.
+  /// Turns the prefix cache on, before the first use. False: pages of the groups do not divide each other, or there is
+  /// no group. |hashMask|: see PrefixCache.
   bool enablePrefixCache(uint64_t hashMask = ~0ull);
   PrefixCache *prefixCache() { return prefixes.get(); }
   const PrefixCache *prefixCache() const { return prefixes.get(); }
-  /// Tokens of |tokens| whose blocks the cache has, at most |limit|: whole pages; of a window group the blocks under the window of
-  /// the next token.
+  /// Tokens of |tokens| whose blocks the cache has, at most |limit|: whole pages; of a window group the blocks under
+  /// the window of the next token.
   uint32_t match(PrefixCache::Serial space, std::span<const int32_t> tokens, uint32_t limit) const;
   /// Gives the blocks of match() to |sequence|, which is empty; returns the tokens.
   uint32_t adopt(uint32_t sequence, PrefixCache::Serial space, std::span<const int32_t> tokens, uint32_t limit);
-  /// Publishes the full pages of |tokens|, the first of the sequence and all computed, that are not yet. A window group's blocks that
-  /// were freed before are not in it.
+  /// Publishes the full pages of |tokens|, the first of the sequence and all computed, that are not yet. A window
+  /// group's blocks that were freed before are not in it.
   void publish(uint32_t sequence, PrefixCache::Serial space, std::span<const int32_t> tokens);
   void clearPrefixes();
 
   // Host memory.
 
   /// Takes slots for all blocks that |sequence|, of |length| tokens, holds, lists the transfers, and releases the
-  /// sequence; its blocks keep their bytes until the step's own transfers. False, and nothing done: no room in the store.
-  bool save(uint32_t sequence, uint32_t length, HostStore &store, SavedSequence &saved, std::vector<KVTransfer> &transfers);
+  /// sequence; its blocks keep their bytes until the step's own transfers. False, and nothing done: no room in the
+  /// store.
+  bool save(uint32_t sequence, uint32_t length, HostStore &store, SavedSequence &saved,
+            std::vector<KVTransfer> &transfers);
   /// Blocks of |group| that restore() takes.
   static uint32_t restoring(const SavedSequence &saved, uint32_t group);
   /// Gives |sequence|, which is empty, blocks for what was saved, and lists the transfers. The slots stay the saved
@@ -157,9 +159,9 @@ public:
   }
   /// Tokens that a new sequence could hold now (capped at contextTokens).
   uint32_t availableTokens() const;
-  /// Blocks whose bytes nobody may read any more, since the last call, as (group, block): for tests that overwrite free memory. Those
-  /// that became free, and cached ones that were taken; some may have a new owner that has written nothing yet. Recorded only
-  /// after recordReleases(true).
+  /// Blocks whose bytes nobody may read any more, since the last call, as (group, block): for tests that overwrite free
+  /// memory. Those that became free, and cached ones that were taken; some may have a new owner that has written
+  /// nothing yet. Recorded only after recordReleases(true).
   void recordReleases(bool on) { recording = on; }
   std::vector<std::pair<uint32_t, int32_t>> takeReleased() { return std::exchange(released, {}); }
   /// Owners of all blocks counted over tables and pending copies, states, entries: ok or the first contradiction.

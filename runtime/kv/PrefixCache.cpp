@@ -109,7 +109,8 @@ void PrefixCache::setBlock(int32_t entry, uint32_t group, uint32_t index, int32_
 void PrefixCache::erase(int32_t entry) {
   Entry &e = entries[static_cast<size_t>(entry)];
   int32_t *link = &buckets[e.bucket];
-  while (*link != entry) link = &entries[static_cast<size_t>(*link)].next;
+  while (*link != entry)
+    link = &entries[static_cast<size_t>(*link)].next;
   *link = e.next;
   if (e.parent & spaceBit) releaseNamespace(e.parent);
   e = {0, 0, freeEntry, 0, 0};

@@ -1,8 +1,8 @@
 //===- PrefixCache.h - which blocks hold which prefix -------------*- C++ -*-===//
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //
-// A hash chain over full pages of tokens: the key of an entry is (its parent entry, the page's tokens), the parent of a first
-// page is a name space. Tokens and parent are compared, never only hashed; a name space is compared byte by byte.
+// A hash chain over full pages of tokens: the key of an entry is (its parent entry, the page's tokens), the parent of a
+// first page is a name space. Tokens and parent are compared, never only hashed; a name space is compared byte by byte.
 //===----------------------------------------------------------------------===//
 #pragma once
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace lathe::runtime {
 
-/// Who may share KV blocks. Encoded with a type byte and a length before each field, so that no two keys that differ in any field
-/// have the same bytes.
+/// Who may share KV blocks. Encoded with a type byte and a length before each field, so that no two keys that differ in
+/// any field have the same bytes.
 struct PrefixKey {
   std::string_view tenant, salt, adapter, model;
   std::string encode() const;
@@ -28,7 +28,8 @@ public:
 
   /// |pageTokens| of an entry; |blocksPerEntry[g]| of KV group g. |hashMask| (a test hook) leaves only these bits of
   /// each hash: with 0 every key collides.
-  PrefixCache(uint32_t pageTokens, std::span<const uint32_t> blocksPerEntry, uint32_t maxEntries, uint64_t hashMask = ~0ull);
+  PrefixCache(uint32_t pageTokens, std::span<const uint32_t> blocksPerEntry, uint32_t maxEntries,
+              uint64_t hashMask = ~0ull);
 
   /// The serial of a name space, made if new; each acquire needs a release. Allocates when it is new.
   Serial acquireNamespace(const PrefixKey &key);
@@ -64,9 +65,7 @@ private:
     Serial serial;
     uint32_t users;
   };
-  size_t slot(int32_t entry, uint32_t group) const {
-    return static_cast<size_t>(entry) * stride + offsets[group];
-  }
+  size_t slot(int32_t entry, uint32_t group) const { return static_cast<size_t>(entry) * stride + offsets[group]; }
   uint32_t bucketOf(Serial parent, const int32_t *tokens) const;
 
   uint32_t page, stride = 0, used = 0;

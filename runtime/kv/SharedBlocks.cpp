@@ -8,7 +8,9 @@ namespace lathe::runtime {
 
 static uint32_t ceilDiv(uint32_t a, uint32_t b) { return a / b + (a % b != 0); }
 /// The first position that a token at |next| sees through |window|.
-static uint32_t firstSeen(uint32_t next, uint32_t window) { return window && next + 1 > window ? next + 1 - window : 0; }
+static uint32_t firstSeen(uint32_t next, uint32_t window) {
+  return window && next + 1 > window ? next + 1 - window : 0;
+}
 
 // Copy on write.
 
@@ -46,7 +48,8 @@ bool KVCache::extend(uint32_t sequence, uint32_t first, uint32_t end) {
 }
 
 void KVCache::commitCopies() {
-  for (const KVCopy &copy : copies) drop(copy.group, copy.from);
+  for (const KVCopy &copy : copies)
+    drop(copy.group, copy.from);
   copies.clear();
   copyOwners.clear();
 }
@@ -81,7 +84,8 @@ bool KVCache::enablePrefixCache(uint64_t hashMask) {
   if (pools.empty()) return false;
   uint32_t page = 0;
   uint64_t entries = 0;
-  for (const Group &group : groupInfo) page = std::max(page, group.page);
+  for (const Group &group : groupInfo)
+    page = std::max(page, group.page);
   for (const Group &group : groupInfo)
     if (page % group.page) return false;
   for (uint32_t g = 0; g < pools.size(); ++g) {
@@ -234,7 +238,8 @@ bool KVCache::save(uint32_t sequence, uint32_t length, HostStore &store, SavedSe
 
 uint32_t KVCache::restoring(const SavedSequence &saved, uint32_t group) {
   uint32_t count = 0;
-  for (const SavedSequence::Block &block : saved.blocks) count += block.group == group;
+  for (const SavedSequence::Block &block : saved.blocks)
+    count += block.group == group;
   return count;
 }
 
@@ -242,9 +247,14 @@ bool KVCache::restore(uint32_t sequence, const SavedSequence &saved, std::vector
   for (uint32_t g = 0; g < pools.size(); ++g)
     if (restoring(saved, g) > pools[g].available()) return false;
   Range *held = &ranges[uint64_t(sequence) * pools.size()];
+  // A window at the border of a page may see nothing before the next token.
+  for (uint32_t g = 0; g < pools.size(); ++g)
+    held[g].first = held[g].end = saved.length / groupInfo[g].page;
+  for (uint32_t g = 0; g < pools.size(); ++g)
+    for (const SavedSequence::Block &block : saved.blocks)
+      if (block.group == g && block.index < held[g].first) held[g].first = held[g].end = block.index;
   for (const SavedSequence::Block &block : saved.blocks) { // in table order, group by group
     Range &range = held[block.group];
-    if (range.first == range.end) range.first = range.end = block.index;
     int32_t target = row(block.group, sequence)[block.index] = take(block.group);
     ++range.end;
     transfers.push_back({block.group, target, block.slot});
@@ -253,7 +263,8 @@ bool KVCache::restore(uint32_t sequence, const SavedSequence &saved, std::vector
 }
 
 void KVCache::dropSaved(SavedSequence &saved, HostStore &store) {
-  for (const SavedSequence::Block &block : saved.blocks) store.release(block.group, block.slot);
+  for (const SavedSequence::Block &block : saved.blocks)
+    store.release(block.group, block.slot);
   saved = {};
 }
 
@@ -286,7 +297,8 @@ Status KVCache::check() const {
       ++free[static_cast<size_t>(block)];
     }
     uint32_t count = 0;
-    for (int32_t block = pool.firstCached(); block >= 0 && count <= pool.total(); block = pool.nextCached(block), ++count)
+    for (int32_t block = pool.firstCached(); block >= 0 && count <= pool.total();
+         block = pool.nextCached(block), ++count)
       ++cached[static_cast<size_t>(block)];
     if (count != pool.cachedCount()) return broken("cached blocks", g, -1, pool.cachedCount(), count);
     if (prefixes)
@@ -305,8 +317,10 @@ Status KVCache::check() const {
       bool published = pool.entry(block) >= 0;
       if (pool.owners(block) != owners[b]) return broken("owners", g, block, owners[b], pool.owners(block));
       if (named[b] != published) return broken("names in the prefix cache", g, block, published, named[b]);
-      if (free[b] != (owners[b] == 0 && !published)) return broken("times in the free list", g, block, !free[b], free[b]);
-      if (cached[b] != (owners[b] == 0 && published)) return broken("times in the cached list", g, block, !cached[b], cached[b]);
+      if (free[b] != (owners[b] == 0 && !published))
+        return broken("times in the free list", g, block, !free[b], free[b]);
+      if (cached[b] != (owners[b] == 0 && published))
+        return broken("times in the cached list", g, block, !cached[b], cached[b]);
     }
   }
   return Status();

@@ -3,6 +3,7 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/scheduler/CostModel.h"
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace lathe::runtime {
@@ -20,13 +21,39 @@ void StepCostModel::observe(uint32_t rows, double seconds) {
   if (!rows || !(seconds > 0) || !std::isfinite(seconds)) return;
   rows = std::min(rows, maxRows);
   uint32_t bucket = 0; // the nearest
-  while (bucket + 1 < bucketCount && bucketRows(bucket) + bucketRows(bucket + 1) <= 2 * rows) ++bucket;
+  while (bucket + 1 < bucketCount && bucketRows(bucket) + bucketRows(bucket + 1) <= 2 * rows)
+    ++bucket;
   double at = this->seconds(bucketRows(bucket)), here = this->seconds(rows);
   double scaled = here > 0 ? seconds * at / here : seconds; // moved to the bucket's own row count
   if (seen[bucket] >= 4) scaled = std::min(scaled, 4 * mean[bucket]);
   double weight = seen[bucket] < 8 ? 1.0 / (seen[bucket] + 1) : 1.0 / 8;
   mean[bucket] += weight * (scaled - mean[bucket]);
   if (seen[bucket] < 8) ++seen[bucket];
+  smooth();
+}
+
+std::array<uint64_t, StepCostModel::stateSize> StepCostModel::state() const {
+  std::array<uint64_t, stateSize> numbers{};
+  numbers[0] = std::bit_cast<uint64_t>(fixed);
+  numbers[1] = std::bit_cast<uint64_t>(perRow);
+  for (uint32_t b = 0; b < bucketCount; ++b) {
+    numbers[2 + 2 * b] = std::bit_cast<uint64_t>(mean[b]);
+    numbers[3 + 2 * b] = seen[b];
+  }
+  return numbers;
+}
+
+void StepCostModel::setState(const std::array<uint64_t, stateSize> &numbers) {
+  auto positive = [](uint64_t bits) {
+    double value = std::bit_cast<double>(bits);
+    return std::isfinite(value) && value > 0 ? value : 0;
+  };
+  fixed = positive(numbers[0]);
+  perRow = positive(numbers[1]);
+  for (uint32_t b = 0; b < bucketCount; ++b) {
+    mean[b] = positive(numbers[2 + 2 * b]);
+    seen[b] = mean[b] > 0 ? static_cast<uint32_t>(std::min<uint64_t>(numbers[3 + 2 * b], 8)) : 0;
+  }
   smooth();
 }
 
@@ -41,7 +68,8 @@ void StepCostModel::smooth() {
       continue;
     }
     uint32_t above = b;
-    while (above < bucketCount && !seen[above]) ++above;
+    while (above < bucketCount && !seen[above])
+      ++above;
     if (below >= 0 && above < bucketCount) {
       uint32_t lowBucket = static_cast<uint32_t>(below);
       double low = bucketRows(lowBucket), high = bucketRows(above);
@@ -55,13 +83,15 @@ void StepCostModel::smooth() {
       value[b] = prior(b);
     }
   }
-  for (uint32_t b = 1; b < bucketCount; ++b) value[b] = std::max(value[b], value[b - 1]);
+  for (uint32_t b = 1; b < bucketCount; ++b)
+    value[b] = std::max(value[b], value[b - 1]);
 }
 
 double StepCostModel::seconds(uint32_t rows) const {
   rows = std::clamp(rows, 1u, maxRows);
   uint32_t b = 0;
-  while (b + 2 < bucketCount && bucketRows(b + 1) <= rows) ++b;
+  while (b + 2 < bucketCount && bucketRows(b + 1) <= rows)
+    ++b;
   double low = bucketRows(b), high = bucketRows(b + 1);
   return value[b] + (value[b + 1] - value[b]) * (rows - low) / (high - low);
 }

@@ -15,8 +15,8 @@ public:
   static constexpr uint32_t maxRows = 65536;
   /// Until steps have been seen: |fixed| seconds a step and |perRow| a row.
   explicit StepCostModel(double fixed = 5e-3, double perRow = 5e-4);
-  /// A step of |rows| rows took |seconds|. Ignored unless both are positive and finite. A value more than 4 times above the mean of
-  /// a bucket that has seen 4 steps counts as 4 times the mean: a machine that paused says nothing of rows.
+  /// A step of |rows| rows took |seconds|. Ignored unless both are positive and finite. A value more than 4 times above
+  /// the mean of a bucket that has seen 4 steps counts as 4 times the mean: a machine that paused says nothing of rows.
   void observe(uint32_t rows, double seconds);
   double seconds(uint32_t rows) const;
   /// The most rows, at least 1 and at most |limit|, whose step is expected to take at most |target| seconds.
@@ -24,8 +24,13 @@ public:
   /// Seconds per row of long prompts cut into steps of |rows| rows.
   double secondsPerRow(uint32_t rows) const { return seconds(rows) / rows; }
 
-private:
+  /// All that it has learned, as numbers, for traces: a model with the same state answers and learns the same.
   static constexpr uint32_t bucketCount = 32;
+  static constexpr uint32_t stateSize = 2 + 2 * bucketCount;
+  std::array<uint64_t, stateSize> state() const;
+  void setState(const std::array<uint64_t, stateSize> &state);
+
+private:
   static uint32_t bucketRows(uint32_t bucket);
   void smooth();
   std::array<double, bucketCount> mean{};   ///< observed

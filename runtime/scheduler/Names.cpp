@@ -28,12 +28,19 @@ const char *toString(PreemptionMode mode) {
 }
 
 const char *toString(Reason reason) {
-  static const char *const names[] = {
-      "decode",        "prefill",       "prefill-chunk",   "prefill-contended", "admit-first",   "admit-hit",
-      "admit-again",   "admit-restored", "admit-guarded",  "admit-next",        "wait-rows",     "wait-blocks",
-      "wait-headroom", "wait-budget",   "wait-prefix",     "wait-preempted",    "wait-tpot",     "preempt-blocks",
-      "preempt-priority", "end-stop",   "end-length",      "end-cancelled",     "end-timeout",   "end-failed",
-      "reject-ttft",   "none"};
+  static const char *const names[] = {"decode",           "prefill",
+                                      "prefill-chunk",    "prefill-contended",
+                                      "admit-first",      "admit-hit",
+                                      "admit-again",      "admit-restored",
+                                      "admit-guarded",    "admit-next",
+                                      "wait-rows",        "wait-blocks",
+                                      "wait-headroom",    "wait-budget",
+                                      "wait-prefix",      "wait-preempted",
+                                      "wait-tpot",        "preempt-blocks",
+                                      "preempt-priority", "end-stop",
+                                      "end-length",       "end-cancelled",
+                                      "end-timeout",      "end-failed",
+                                      "reject-ttft",      "none"};
   static_assert(std::size(names) == reasonCount);
   return names[static_cast<size_t>(reason)];
 }

@@ -16,23 +16,25 @@
 namespace lathe::runtime {
 
 struct SchedulerOptions {
-  uint32_t maxSequences = 64;  ///< rows of the block tables: choices running at once
-  uint32_t contextTokens = 0;  ///< of one sequence
-  uint32_t stepTokens = 256;   ///< rows of a step at most
-  uint32_t maxResults = 0;     ///< result rows of a step at most; 0: no limit. Only pieces that want all rows are cut for it
-  uint32_t maxQueued = 256;    ///< waiting requests; preempted ones do not count
+  uint32_t maxSequences = 64; ///< rows of the block tables: choices running at once
+  uint32_t contextTokens = 0; ///< of one sequence
+  uint32_t stepTokens = 256;  ///< rows of a step at most
+  uint32_t maxResults =
+      0; ///< result rows of a step at most; 0: no limit. Only pieces that want all rows are cut for it
+  uint32_t maxQueued = 256;     ///< waiting requests; preempted ones do not count
   uint64_t maxQueuedTokens = 0; ///< prompt tokens of waiting requests; 0: no limit
   SchedulingPolicy policy = SchedulingPolicy::fcfs;
   PreemptionMode preemption = PreemptionMode::automatic;
   bool prefixCache = true;
-  std::string model;            ///< identity of the weights and the KV format, part of the prefix key
-  uint64_t savedKvBytes = 0;    ///< host memory for saved blocks; 0: preemption recomputes
+  std::string model;               ///< identity of the weights and the KV format, part of the prefix key
+  uint64_t savedKvBytes = 0;       ///< host memory for saved blocks; 0: preemption recomputes
   double saveBytesPerSecond = 4e9; ///< of a copy between device and host, for the choice between save and recompute
-  double itlTarget = 0;         ///< seconds between tokens of running sequences while prompts run; 0: twice the decode-only step
-  double agingSeconds = 10;     ///< priority policy: so much waiting is worth one priority level
-  uint32_t maxPassedOver = 8;   ///< admission passes that may admit another request before the first in order
-  double defaultTtft = 10;      ///< deadline policy: order of requests without a target
-  StepCostModel cost;           ///< to start with; learns from every commit
+  double itlTarget =
+      0; ///< seconds between tokens of running sequences while prompts run; 0: twice the decode-only step
+  double agingSeconds = 10;   ///< priority policy: so much waiting is worth one priority level
+  uint32_t maxPassedOver = 8; ///< admission passes that may admit another request before the first in order
+  double defaultTtft = 10;    ///< deadline policy: order of requests without a target
+  StepCostModel cost;         ///< to start with; learns from every commit
   bool learnCost = true;
 };
 
@@ -41,7 +43,8 @@ struct ScheduledRequest {
   RequestId id = 0;
   std::vector<int32_t> prompt; ///< 1 .. contextTokens tokens
   uint32_t choices = 1;        ///< 1 .. maxSequences
-  uint32_t maxTokens = UINT32_MAX; ///< new tokens of each choice; 0: it ends with the prompt (embeddings, prompt scores)
+  uint32_t maxTokens =
+      UINT32_MAX; ///< new tokens of each choice; 0: it ends with the prompt (embeddings, prompt scores)
   /// Prompt rows whose results are wanted, beside the last one of a request that generates.
   enum class PromptRows : uint8_t { none, last, all } promptRows = PromptRows::none;
   std::string tenant, cacheSalt, adapter; ///< of the prefix key; the tenant also of fair shares
@@ -59,7 +62,7 @@ struct SchedulerStats {
   uint64_t kvBlocks = 0, kvBlocksUsed = 0, kvBlocksCached = 0; ///< over all groups
   uint64_t savedBytes = 0;
   uint64_t steps = 0, rows = 0, promptRows = 0, newTokens = 0;
-  uint64_t recomputedRows = 0; ///< rows that had been computed before a preemption
+  uint64_t recomputedRows = 0;               ///< rows that had been computed before a preemption
   uint64_t prefixQueried = 0, prefixHit = 0; ///< prompt tokens of first admissions
   uint64_t preemptedRecompute = 0, preemptedSave = 0;
   uint64_t rejectedQueue = 0, rejectedDeadline = 0;
@@ -92,6 +95,7 @@ class Scheduler {
 public:
   /// |program| says the KV groups (nothing else of it is read); |blocks| the blocks of each group. Errors:
   /// invalidArgument (a limit is 0, a group without pages), resourceExhausted (the blocks do not hold one context).
+  /// |trace|, if given, must outlive the scheduler.
   static Result<std::unique_ptr<Scheduler>> create(const Program &program, std::span<const uint32_t> blocks,
                                                    const SchedulerOptions &options, TraceSink *trace = nullptr);
   virtual ~Scheduler() = default;
@@ -101,7 +105,8 @@ public:
   /// Queues a request. Errors, with nothing done: invalidArgument (names the field), resourceExhausted (queue full, or
   /// deadline policy: the TTFT target cannot be met).
   virtual Status add(double now, ScheduledRequest request) = 0;
-  /// Ends what is left of a request; its blocks are free on return, and the next plan lists the ends. False: unknown id.
+  /// Ends what is left of a request; its blocks are free on return, and the next plan lists the ends. False: unknown
+  /// id.
   virtual bool cancel(double now, RequestId id, EndReason reason = EndReason::cancelled) = 0;
   /// The same for one choice.
   virtual bool cancelChoice(double now, RequestId id, uint32_t choice, EndReason reason) = 0;
@@ -109,12 +114,13 @@ public:
   /// Decides one step and reserves all its blocks. A plan with rows must be followed by commit() or rollback(). Without
   /// rows its other lists still count.
   virtual const StepPlan &plan(double now) = 0;
-  /// The step ran: |results| has an entry for each piece, in order; the device worked |seconds|. Appends tokens, publishes full pages
-  /// to the prefix cache, forks choices, finds ends by length, frees what ended. Returns the choices that ended in this
-  /// step, those the engine named included; valid until the next call that is not const.
+  /// The step ran: |results| has an entry for each piece, in order; the device worked |seconds|. Appends tokens,
+  /// publishes full pages to the prefix cache, forks choices, finds ends by length, frees what ended. Returns the
+  /// choices that ended in this step, those the engine named included; valid until the next call that is not const.
   virtual std::span<const PlannedEnd> commit(double now, double seconds, std::span<const PieceResult> results) = 0;
-  /// The step did not run, or its device failed: reserved blocks go back and no sequence has moved. Restores and saves of the plan
-  /// count as not done: sequences that were to be restored or saved by this plan will be computed again. The caller then cancels
+  /// The step did not run, or its device failed: reserved blocks go back and no sequence has moved. Restores and saves
+  /// of the plan count as not done: sequences that were to be restored or saved by this plan will be computed again.
+  /// The caller then cancels
   /// (`failed`) the requests it gives up.
   virtual void rollback(double now) = 0;
   /// Empties the prefix cache: blocks without an owner become free, others are published no more.

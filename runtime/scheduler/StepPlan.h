@@ -53,15 +53,16 @@ const char *toString(Reason reason);
 struct StepPiece {
   RequestId request = 0;
   uint32_t choice = 0;
-  uint32_t row = 0;      ///< of the block tables: LatheStep.sequence
-  uint32_t first = 0;    ///< position (and slot) of the first token
-  uint32_t tokens = 0;   ///< rows of the step
-  uint32_t drafts = 0;   ///< the last so many tokens are drafts to be verified; 0 until something proposes drafts
-  uint32_t resultFrom = 0; ///< results (logits or hidden states) are wanted of tokens resultFrom .. tokens-1; = tokens: none
+  uint32_t row = 0;    ///< of the block tables: LatheStep.sequence
+  uint32_t first = 0;  ///< position (and slot) of the first token
+  uint32_t tokens = 0; ///< rows of the step
+  uint32_t drafts = 0; ///< the last so many tokens are drafts to be verified; 0 until something proposes drafts
+  uint32_t resultFrom =
+      0; ///< results (logits or hidden states) are wanted of tokens resultFrom .. tokens-1; = tokens: none
   /// Choices to sample from the last row: 0 (prompt not at its end, or an embedding), 1, or, when a prompt with n > 1
   /// is complete, n (choices 0 .. n-1; the others fork from this sequence at commit).
   uint32_t samples = 0;
-  bool promptDone = false;      ///< the last row is the prompt's last token, computed for the first time
+  bool promptDone = false; ///< the last row is the prompt's last token, computed for the first time
   Reason reason = Reason::decode;
   const int32_t *ids = nullptr; ///< [tokens] valid until commit() or rollback()
 };
@@ -77,8 +78,8 @@ struct PlannedAdmission {
 struct PlannedPreemption {
   RequestId request;
   uint32_t choice, row;
-  bool saved;           ///< false: computed again later
-  uint32_t tokens;      ///< whose KV it gives up
+  bool saved;      ///< false: computed again later
+  uint32_t tokens; ///< whose KV it gives up
   Reason reason;
 };
 
@@ -93,9 +94,9 @@ struct PlannedEnd {
 /// Work for one step, in the order in which the engine must do it: saves, (poison of released blocks), copies and
 /// restores, the rows. Spans of the scheduler's own memory, valid until the next call that is not const.
 struct StepPlan {
-  uint64_t step = 0;  ///< counts plans that have rows
-  uint32_t rows = 0;  ///< sum of the pieces' tokens; 0: nothing to run, commit() is not called
-  uint32_t results = 0; ///< rows whose result is wanted
+  uint64_t step = 0;             ///< counts plans that have rows
+  uint32_t rows = 0;             ///< sum of the pieces' tokens; 0: nothing to run, commit() is not called
+  uint32_t results = 0;          ///< rows whose result is wanted
   std::vector<PlannedEnd> ended; ///< since the last plan, and by this one
   std::vector<PlannedPreemption> preempted;
   std::vector<PlannedAdmission> admitted;

@@ -5,7 +5,8 @@ cd "$ROOT"
 
 # What the compiler and the runtime are built from; all Debian 12.
 PACKAGES="cmake ninja-build clang-22 lld-22 llvm-22-dev llvm-22-tools libmlir-22-dev mlir-22-tools liblld-22-dev
-  libgtest-dev nlohmann-json3-dev libpcre2-dev libxxhash-dev zlib1g-dev libzstd-dev libonnx-dev libprotobuf-dev protobuf-compiler ccache python3 python3-pip python3-venv unzip"
+  libgtest-dev nlohmann-json3-dev libpcre2-dev libxxhash-dev zlib1g-dev libzstd-dev libonnx-dev libprotobuf-dev protobuf-compiler ccache
+  libboost-dev prometheus-cpp-dev python3 python3-pip python3-venv unzip"
 # What only tests need: the sanitizers' runtime libraries.
 TEST_PACKAGES="libclang-rt-22-dev"
 

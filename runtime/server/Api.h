@@ -1,0 +1,89 @@
+//===- Api.h - the endpoints ---------------------------------------*- C++ -*-===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#pragma once
+#include "runtime/metrics/HttpMetrics.h"
+#include "runtime/server/Http.h"
+#include "runtime/server/Log.h"
+#include "runtime/server/Request.h"
+#include "runtime/server/Response.h"
+#include "runtime/server/Workers.h"
+#include <functional>
+#include <random>
+#include <set>
+#include <unordered_set>
+
+namespace lathe::server {
+
+class ApiCall;
+
+/// What a path and a method mean.
+struct Route {
+  enum class Kind { work, models, model, health, ready, version, metrics, page, script, style, preflight, none };
+  Kind kind = Kind::none;
+  Endpoint endpoint = Endpoint::chat;
+  const char *label = "other"; ///< for metrics
+};
+
+/// The endpoints: decides who may call, parses, asks the engine and writes answers. Lives on the I/O thread; what takes
+/// long runs on |workers|.
+class Api {
+public:
+  /// Runs a function on the I/O thread, from any thread; dropped once the server has ended.
+  using Post = std::function<void(std::function<void()>)>;
+  Api(std::vector<ServedModel> models, const ServerOptions &options, Post post, LineWriter &log, LineWriter *accessLog);
+
+  struct Admission {
+    std::optional<HttpReply> refusal; ///< to be sent instead of reading the body
+    Route route;
+    int key = -1; ///< index into the key table
+  };
+  /// Looks at a head only, so that nobody without a key can send a body.
+  Admission admit(const HttpHead &head);
+  /// Answers through |transport|, now or later.
+  std::shared_ptr<Call> start(const Admission &admission, HttpHead head, std::string body,
+                              std::shared_ptr<Transport> transport);
+  /// An answer that the connection gives by itself (413, 408, ...), counted as the others.
+  HttpReply refuse(ApiError error);
+
+  /// From now on /ready says 503 and new work is refused; calls that have begun go on.
+  void drain() { isDraining = true; }
+  bool draining() const { return isDraining; }
+  /// Calls without a complete answer.
+  size_t active() const { return calls.size(); }
+  /// Cancels them all; their clients get an error.
+  void cancelAll();
+  /// Called when active() becomes 0.
+  std::function<void()> onIdle;
+
+  metrics::HttpMetrics http;
+
+private:
+  friend class ApiCall;
+  Route routeOf(const HttpHead &head) const;
+  std::optional<ApiError> mayCall(const HttpHead &head, const Route &route, int &key) const;
+  std::optional<ApiError> mayWork(const Route &route, int key) const;
+  HttpReply withCors(HttpReply reply, const HttpHead &head) const;
+  HttpReply simple(const Route &route, const HttpHead &head) const;
+  const ServedModel *find(const std::string &name) const;
+  std::string metricsText() const;
+  std::string newId(const char *prefix);
+  void warnIgnored(const std::vector<std::string> &names);
+  void finished(const std::shared_ptr<ApiCall> &call);
+
+  std::vector<ServedModel> models;
+  const ServerOptions &options;
+  Post post;
+  LineWriter &log;
+  LineWriter *accessLog;
+  std::string hostname;
+  int64_t created; ///< seconds since 1970, of the start
+  std::mt19937_64 random;
+  std::unordered_set<std::shared_ptr<ApiCall>> calls;
+  std::vector<uint32_t> callsOfKey;
+  std::set<std::string> warned;
+  bool isDraining = false;
+  Workers workers; ///< destroyed first: jobs use the rest
+};
+
+} // namespace lathe::server

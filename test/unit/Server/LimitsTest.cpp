@@ -1,0 +1,305 @@
+//===- LimitsTest.cpp - bounds, clients that misbehave, the end -----------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "TestServer.h"
+#include <fstream>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+using namespace lathe;
+using namespace lathe::server;
+using namespace lathe::test;
+using nlohmann::json;
+
+namespace {
+
+const std::string chat = R"({"messages":[{"role":"user","content":"hi"}])";
+const std::string chatPath = "/v1/chat/completions";
+
+std::shared_ptr<FakeEngine> says(Script script) {
+  return std::make_shared<FakeEngine>([script](auto &) { return script; });
+}
+std::shared_ptr<FakeEngine> waits() {
+  Script s;
+  s.secondsBefore = 1000;
+  return says(s);
+}
+
+} // namespace
+
+TEST(Limits, Sizes) {
+  ServerOptions options;
+  options.maxBodyBytes = 1000;
+  options.maxHeaderBytes = 2000;
+  TestServer server(says({}), options);
+  Answer body = server.post(chatPath, chat + ",\"x\":\"" + std::string(1000, 'x') + "\"}");
+  EXPECT_EQ(body.status, 413);
+  EXPECT_EQ(body.json()["error"]["message"], "the body has more than 1000 bytes");
+  // The same without a length.
+  Client client(server.port());
+  client.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n7d0\r\n" + std::string(2000, ' ') + "\r\n");
+  EXPECT_EQ(client.read().status, 413);
+  EXPECT_TRUE(client.closed());
+  EXPECT_EQ(server.get("/health", "X-Long: " + std::string(3000, 'x') + "\r\n").status, 431);
+  EXPECT_EQ(server.send("\x16\x03\x01 not http\r\n\r\n").status, 400);
+  EXPECT_EQ(server.send("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n").status, 400);
+  EXPECT_EQ(server.get("/health").status, 200);
+}
+
+TEST(Limits, BodiesTogether) {
+  ServerOptions options;
+  options.maxBodyBytes = 1000;
+  options.maxBodiesBytes = 1500;
+  TestServer server(says({}), options);
+  Client slow(server.port());
+  slow.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900\r\nExpect: 100-continue\r\n\r\n");
+  EXPECT_TRUE(slow.readUntil("100 Continue"));
+  Answer refused = server.post(chatPath, chat + ",\"x\":\"" + std::string(700, 'x') + "\"}");
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_EQ(refused.headers["retry-after"], "1");
+  EXPECT_EQ(server.post(chatPath, chat + "}").status, 200);
+  slow.close();
+  EXPECT_TRUE(eventually([&] { return server.post(chatPath, chat + ",\"x\":\"" + std::string(700, 'x') + "\"}").status == 200; }));
+}
+
+TEST(Limits, TimeForHeaderAndBody) {
+  ServerOptions options;
+  options.headerTimeout = 0.2;
+  options.bodyTimeout = 0.2;
+  options.idleTimeout = 0.2;
+  TestServer server(says({}), options);
+  Client header(server.port()), body(server.port()), silent(server.port()), idle(server.port());
+  header.send("GET /health HTTP/1.1\r\nHost: local");
+  body.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{");
+  idle.send(request("/health"));
+  EXPECT_EQ(idle.read().status, 200);
+  Answer late = header.read();
+  EXPECT_EQ(late.status, 408);
+  EXPECT_EQ(late.json()["error"]["code"], "header_timeout");
+  EXPECT_EQ(body.read().json()["error"]["code"], "body_timeout");
+  EXPECT_TRUE(silent.closed());
+  EXPECT_TRUE(idle.closed());
+  EXPECT_EQ(server.metric("lathe:http_timeouts_total"), 2);
+}
+
+TEST(Limits, Connections) {
+  ServerOptions options;
+  options.maxConnections = 3;
+  TestServer server(says({}), options);
+  std::vector<std::unique_ptr<Client>> clients;
+  for (int i = 0; i < 3; ++i) {
+    clients.push_back(std::make_unique<Client>(server.port()));
+    clients.back()->send(request("/health"));
+    EXPECT_EQ(clients.back()->read().status, 200);
+  }
+  Answer refused = server.get("/health");
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.json()["error"]["code"], "too_many_connections");
+  clients.pop_back();
+  EXPECT_TRUE(eventually([&] { return server.get("/health").status == 200; }));
+}
+
+TEST(Limits, AClientThatDoesNotReadIsCancelled) {
+  Script endless;
+  endless.tokens = {{1, std::string(4000, 'x')}};
+  endless.repeat = 1u << 20;
+  auto engine = std::make_shared<FakeEngine>([endless](auto &request) { // a bound on what the engine says
+    Script s = request.maxTokens > 5 ? endless : Script();
+    s.secondsBetween = 1e-5;
+    return s;
+  });
+  ServerOptions options;
+  options.maxUnsentBytes = 100000;
+  ServedModel model = toyModel(engine);
+  model.name = "long";
+  model.contextTokens = 1u << 20;
+  TestServer server(engine, options, {model});
+  Client stalled(server.port(), 4096);
+  stalled.send(request(chatPath, R"({"model":"long","stream":true,"messages":[{"role":"user","content":"hi"}]})"));
+  EXPECT_TRUE(eventually([&] { return engine->cancelled == 1; }));
+  EXPECT_LT(engine->tokensSaid, 1000u); // the kernel's buffers, 100 KB, and what was on its way
+  EXPECT_EQ(server.metric("lathe:http_slow_readers_total"), 1);
+  EXPECT_EQ(server.post(chatPath, R"({"model":"toy","max_tokens":5,"messages":[{"role":"user","content":"hi"}]})").status, 200);
+}
+
+TEST(Limits, AnAnswerThatIsNotTakenEnds) {
+  Script big;
+  big.tokens = {{1, std::string(1 << 20, 'x')}};
+  big.repeat = 16;
+  ServerOptions options;
+  options.writeTimeout = 0.3;
+  TestServer server(says(big), options);
+  Client stalled(server.port(), 4096);
+  stalled.send(request(chatPath, chat + "}"));
+  EXPECT_TRUE(eventually([&] { return server.metric("lathe:http_slow_readers_total") == 1; }));
+}
+
+TEST(Limits, HealthAnswersWhileManyClientsStall) {
+  Script talk;
+  talk.tokens = {{1, std::string(2000, 'x')}};
+  talk.repeat = 100;
+  TestServer server(says(talk));
+  std::vector<std::unique_ptr<Client>> stalled;
+  for (int i = 0; i < 200; ++i) {
+    stalled.push_back(std::make_unique<Client>(server.port(), 4096));
+    stalled.back()->send(request(chatPath, chat + ",\"stream\":true}"));
+  }
+  for (int i = 0; i < 20; ++i)
+    ASSERT_EQ(server.get("/health").status, 200);
+  EXPECT_EQ(server.get("/metrics").status, 200);
+}
+
+TEST(Limits, WhoLeavesIsCancelled) {
+  auto engine = waits();
+  TestServer server(engine);
+  auto ask = [&](const std::string &more) {
+    auto client = std::make_unique<Client>(server.port());
+    client->send(request(chatPath, chat + more + "}"));
+    return client;
+  };
+  auto stream = ask(",\"stream\":true"), whole = ask(""), many = ask(",\"n\":4"), half = ask("");
+  ASSERT_TRUE(eventually([&] { return engine->running == 4; }));
+  stream->close();
+  EXPECT_TRUE(eventually([&] { return engine->cancelled == 1; }));
+  whole->close();
+  many->close();
+  EXPECT_TRUE(eventually([&] { return engine->cancelled == 3; }));
+  half->halfClose(); // nobody will read the answer, as far as anyone can tell
+  EXPECT_TRUE(eventually([&] { return engine->cancelled == 4 && engine->running == 0; }));
+  EXPECT_EQ(server.metric("lathe:http_disconnects_total"), 4);
+  EXPECT_TRUE(eventually([&] { return server.metric("lathe:http_requests_in_flight") == 1; })); // the question itself
+}
+
+TEST(Limits, ACommentWhileNothingComes) {
+  ServerOptions options;
+  options.pingSeconds = 0.1;
+  TestServer server(waits(), options);
+  Client client(server.port());
+  client.send(request(chatPath, chat + ",\"stream\":true}"));
+  EXPECT_TRUE(client.readUntil(": ping\n\n"));
+}
+
+TEST(Limits, TheDeadlineGoesToTheEngine) {
+  auto engine = says({});
+  ServerOptions options;
+  options.requestTimeout = 12;
+  TestServer server(engine, options);
+  EXPECT_EQ(server.post(chatPath, chat + "}").status, 200);
+  EXPECT_EQ(engine->seen().at(0).deadline, 12);
+}
+
+TEST(Limits, PipelinedRequestsAreAnsweredInOrder) {
+  TestServer server(says({}));
+  Client client(server.port());
+  client.send(request("/health") + request(chatPath, chat + "}") + request("/v1/models") + request("/health"));
+  EXPECT_EQ(client.read().body, "{\"status\":\"ok\"}");
+  EXPECT_EQ(client.read().json()["object"], "chat.completion");
+  EXPECT_EQ(client.read().json()["object"], "list");
+  EXPECT_EQ(client.read().body, "{\"status\":\"ok\"}");
+  // A connection stays for the next request after a stream, too.
+  client.send(request(chatPath, chat + ",\"stream\":true}"));
+  EXPECT_EQ(client.read().events().back(), "[DONE]");
+  client.send(request("/health", "", "Connection: close\r\n"));
+  EXPECT_EQ(client.read().headers["connection"], "close");
+  EXPECT_TRUE(client.closed());
+}
+
+TEST(Drain, LosesNothingThatHadBegun) {
+  Script slow;
+  slow.secondsBetween = 0.3;
+  auto engine = says(slow);
+  TestServer server(engine);
+  Client stream(server.port()), whole(server.port()), idle(server.port());
+  stream.send(request(chatPath, chat + ",\"stream\":true}"));
+  whole.send(request(chatPath, chat + "}"));
+  ASSERT_TRUE(eventually([&] { return engine->running == 2; }));
+  server.shutDown();
+  EXPECT_TRUE(eventually([&] { return server.get("/ready").status == 503; }));
+  EXPECT_EQ(server.get("/health").status, 200);
+  Answer refused = server.post(chatPath, chat + "}");
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.json()["error"]["code"], "shutting_down");
+  EXPECT_EQ(refused.headers["retry-after"], "30");
+  EXPECT_EQ(stream.read().events().back(), "[DONE]");
+  EXPECT_EQ(whole.read().json()["choices"][0]["message"]["content"], "Hello world");
+  EXPECT_TRUE(server.join());
+}
+
+TEST(Drain, TheTimeIsBounded) {
+  auto engine = waits();
+  ServerOptions options;
+  options.shutdownTimeout = 0.2;
+  TestServer server(engine, options);
+  Client stream(server.port()), whole(server.port());
+  stream.send(request(chatPath, chat + ",\"stream\":true}"));
+  whole.send(request(chatPath, chat + "}"));
+  ASSERT_TRUE(eventually([&] { return engine->running == 2; }));
+  server.shutDown();
+  auto events = stream.read().events();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(json::parse(events[0])["error"]["code"], "shutting_down");
+  EXPECT_EQ(whole.read().status, 503);
+  EXPECT_FALSE(server.join());
+  EXPECT_EQ(engine->cancelled, 2u);
+}
+
+TEST(Drain, TheSecondSignalEndsAtOnce) {
+  auto engine = waits();
+  TestServer server(engine);
+  Client client(server.port());
+  client.send(request(chatPath, chat + "}"));
+  ASSERT_TRUE(eventually([&] { return engine->running == 1; }));
+  server.shutDown();
+  server.shutDown();
+  EXPECT_FALSE(server.join());
+}
+
+TEST(Start, SaysWhatIsWrong) {
+  auto message = [](std::vector<ServedModel> models, ServerOptions options) {
+    options.port = 0;
+    return Server::create(std::move(models), std::move(options)).status().message();
+  };
+  ServedModel toy = toyModel(std::make_shared<FakeEngine>());
+  EXPECT_EQ(message({}, {}), "expected at least one model");
+  EXPECT_EQ(message({toy, toy}, {}), "two models have the name 'toy'; see --served-name");
+  ServerOptions many;
+  many.maxConnections = 1u << 30;
+  EXPECT_EQ(message({toy}, many).substr(0, 36), "1073741824 connections need 10737418");
+  ServerOptions log;
+  log.accessLog = "/nowhere/access.log";
+  EXPECT_EQ(message({toy}, log), "access log '/nowhere/access.log': No such file or directory");
+  TestServer first(std::make_shared<FakeEngine>());
+  ServerOptions taken;
+  taken.port = first.port();
+  EXPECT_EQ(Server::create({toy}, taken).status().message(),
+            "cannot listen on 127.0.0.1 port " + std::to_string(first.port()) + ": Address already in use");
+  std::vector<std::string> lines = limitLines({toy}, {});
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_NE(lines[0].find("context 256 tokens"), std::string::npos);
+  EXPECT_NE(lines[1].find("1024 connections"), std::string::npos);
+}
+
+TEST(AccessLog, OneLineARequestAndNoWords) {
+  unlink("server-test-access.log");
+  ServerOptions options;
+  options.accessLog = "server-test-access.log";
+  {
+    TestServer server(says({}), options);
+    EXPECT_EQ(server.post(chatPath, R"({"messages":[{"role":"user","content":"secret words"}]})").status, 200);
+    EXPECT_EQ(server.post(chatPath, "{").status, 400);
+    EXPECT_EQ(server.get("/health").status, 200);
+  }
+  std::ifstream file("server-test-access.log");
+  std::vector<json> lines;
+  for (std::string line; std::getline(file, line);) {
+    EXPECT_EQ(line.find("secret"), std::string::npos);
+    lines.push_back(json::parse(line, nullptr, false));
+  }
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[0]["status"], 200);
+  EXPECT_EQ(lines[0]["completion_tokens"], 3);
+  EXPECT_EQ(lines[0]["finish_reasons"], json::parse("[\"stop\"]"));
+  EXPECT_EQ(lines[1]["error"], "invalid_json");
+  EXPECT_EQ(lines[2]["path"], "/health");
+  unlink("server-test-access.log");
+}

@@ -11,17 +11,6 @@ namespace lathe::server {
 using namespace runtime;
 using Kind = Route::Kind;
 
-static const char *nameOf(EndReason reason) {
-  switch (reason) {
-  case EndReason::stop: return "stop";
-  case EndReason::length: return "length";
-  case EndReason::cancelled: return "cancelled";
-  case EndReason::timeout: return "timeout";
-  case EndReason::failed: return "failed";
-  }
-  return "";
-}
-
 ApiCall::ApiCall(Api &api, const Api::Admission &admission, HttpHead head, std::shared_ptr<Transport> transport)
     : api(api), admission(admission), head(std::move(head)), transport(std::move(transport)),
       begun(std::chrono::steady_clock::now()) {}
@@ -225,6 +214,9 @@ void ApiCall::handle(EngineEvent &e, std::string &out) {
     timeout.status = 504, timeout.type = "timeout_error", timeout.code = "request_timeout";
     timeout.message = "the request did not end within " + decimal(static_cast<float>(api.options.requestTimeout)) + " seconds";
     if (!failure) failure = timeout;
+  } else if (e.reason == EndReason::rejected && !failure) {
+    failure = fromStatus(Status(StatusCode::resourceExhausted, "the request cannot be served within its targets"),
+                         work->model->engine->retryAfter());
   } else if (e.reason == EndReason::cancelled && !failure) {
     failure = shuttingDown(1);
   }
@@ -312,7 +304,7 @@ void ApiCall::finish(int status) {
         sum.queueSeconds = std::max(sum.queueSeconds, p.usage.queueSeconds);
         sum.ttftSeconds = std::max(sum.ttftSeconds, p.usage.ttftSeconds);
         for (const ChoiceState &c : p.choices)
-          if (c.done) reasons.push_back(nameOf(c.reason));
+          if (c.done) reasons.push_back(runtime::toString(c.reason));
       }
       line["id"] = answer.id;
       line["model"] = work->model->name;

@@ -198,7 +198,8 @@ std::string detokenizeBody(const ServedModel &model, const std::vector<int32_t> 
 std::string modelBody(const ServedModel &model, int64_t created) {
   return "{\"id\":" + jsonString(model.name) + ",\"object\":\"model\",\"created\":" + std::to_string(created) +
          ",\"owned_by\":\"lathe\",\"root\":" + jsonString(model.path) +
-         ",\"parent\":null,\"max_model_len\":" + std::to_string(model.contextTokens) + "}";
+         ",\"parent\":null,\"max_model_len\":" + std::to_string(model.contextTokens) +
+         ",\"vocab_size\":" + std::to_string(model.vocabulary) + "}";
 }
 
 std::string modelsBody(const std::vector<ServedModel> &models, int64_t created) {

@@ -165,27 +165,32 @@ double best(ThreadTeam &team, unsigned threads, int rounds, ThreadTeam::Body bod
 
 } // namespace
 
-MachineLimits measureLimits(unsigned threads, artifact::Variant variant) {
-  MachineLimits limits;
+double measureRead(unsigned threads, artifact::Variant variant, int rounds) {
   auto team = ThreadTeam::acquire();
   Work work{nullptr, 192 << 20, variant != artifact::Variant::avx2};
   void *memory = mmap(nullptr, work.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory != MAP_FAILED) {
-    madvise(memory, work.bytes, MADV_HUGEPAGE);
-    work.data = static_cast<const uint8_t *>(memory);
-    std::fill_n(static_cast<uint8_t *>(memory), work.bytes, uint8_t(1)); // else all pages are one zero page
-    double seconds = best(
-        *team, threads, 8,
-        [](void *context, unsigned t, unsigned n, FlagBarrier &) {
-          auto &w = *static_cast<Work *>(context);
-          size_t begin = w.bytes / n * t, size = w.bytes / n;
-          uint64_t sum = w.wide ? read512(w.data + begin, size) : read256(w.data + begin, size);
-          if (t == 0) w.sink = sum;
-        },
-        &work);
-    limits.readBytesPerSecond = static_cast<double>(work.bytes) / seconds;
-    munmap(memory, work.bytes);
-  }
+  if (memory == MAP_FAILED) return 0;
+  madvise(memory, work.bytes, MADV_HUGEPAGE);
+  work.data = static_cast<const uint8_t *>(memory);
+  std::fill_n(static_cast<uint8_t *>(memory), work.bytes, uint8_t(1)); // else all pages are one zero page
+  double seconds = best(
+      *team, threads, rounds,
+      [](void *context, unsigned t, unsigned n, FlagBarrier &) {
+        auto &w = *static_cast<Work *>(context);
+        size_t begin = w.bytes / n * t, size = w.bytes / n;
+        uint64_t sum = w.wide ? read512(w.data + begin, size) : read256(w.data + begin, size);
+        if (t == 0) w.sink = sum;
+      },
+      &work);
+  munmap(memory, work.bytes);
+  return static_cast<double>(work.bytes) / seconds;
+}
+
+MachineLimits measureLimits(unsigned threads, artifact::Variant variant) {
+  MachineLimits limits;
+  limits.readBytesPerSecond = measureRead(threads, variant, 8);
+  auto team = ThreadTeam::acquire();
+  Work work{nullptr, 0, variant != artifact::Variant::avx2};
   auto rate = [&](double (*loop)(int), int rounds) {
     work.loop = loop;
     work.rounds = rounds;

@@ -206,6 +206,9 @@ TEST(Endpoint, ErrorsBeforeAndInsideAStream) {
   late.reason = runtime::EndReason::timeout;
   TestServer slow(says(late));
   EXPECT_EQ(slow.post("/v1/chat/completions", chat + "}").status, 504);
+  late.reason = runtime::EndReason::rejected;
+  TestServer strict(says(late));
+  EXPECT_EQ(strict.post("/v1/chat/completions", chat + "}").headers["retry-after"], "7");
 }
 
 TEST(Endpoint, OnePromptRefusedCancelsTheOthers) {

@@ -2,6 +2,7 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #include "TestServer.h"
+#include "runtime/server/Defaults.h"
 #include "runtime/server/Request.h"
 #include <gtest/gtest.h>
 
@@ -228,4 +229,19 @@ TEST(RequestTest, Embeddings) {
           "encoding_format: expected float or base64, found \"int8\"");
   refused(parse(Endpoint::embeddings, R"({"input":"a","pooling":"cls"})"), "pooling",
           "pooling: expected last or mean, found \"cls\"");
+}
+
+TEST(RequestTest, DefaultsOfTheModel) {
+  ServedModel model;
+  EXPECT_TRUE(readDefaults("", model).ok());
+  EXPECT_EQ(model.defaults.temperature, 1);
+  ASSERT_TRUE(readDefaults(R"({"temperature":0.6,"top_k":20,"top_p":0.95,"repetition_penalty":1.1,"max_new_tokens":7,"do_sample":false})", model).ok());
+  EXPECT_FLOAT_EQ(model.defaults.temperature, 0.6f);
+  EXPECT_EQ(model.defaults.topK, 20);
+  EXPECT_FLOAT_EQ(model.defaults.topP, 0.95f);
+  EXPECT_FLOAT_EQ(model.defaults.repetitionPenalty, 1.1f);
+  EXPECT_EQ(model.defaultMaxTokens, 7u);
+  EXPECT_EQ(readDefaults("[]", model).message(), "generation defaults: expected a JSON object");
+  EXPECT_EQ(readDefaults(R"({"top_p":"x"})", model).message(),
+            "generation defaults: expected a number in 1e-06..1 for 'top_p', found \"x\"");
 }

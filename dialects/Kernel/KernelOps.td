@@ -208,9 +208,12 @@ def Kernel_YieldOp : Kernel_Op<"yield", [Pure, Terminator]> {
 
 def Kernel_OutputOp : Kernel_Op<"output"> {
   let summary = "marks the step's results";
-  let description = "`hidden`: the rows that the head starts from; `logits`: its result.";
-  let arguments = (ins Kernel_RowsType:$hidden, Kernel_RowsType:$logits);
-  let assemblyFormat = "`hidden` $hidden `logits` $logits attr-dict `:` type($hidden) `,` type($logits)";
+  let description = [{
+    `hidden`: the rows that the head starts from; `logits`: its result; `embedding`: the output rows behind the last norm, made by an op that serves
+    nothing else and runs only when they are asked for.
+  }];
+  let arguments = (ins Kernel_RowsType:$hidden, Kernel_RowsType:$logits, Optional<Kernel_RowsType>:$embedding);
+  let assemblyFormat = "`hidden` $hidden `logits` $logits (`embedding` $embedding^ `:` type($embedding) `,`)? attr-dict `:` type($hidden) `,` type($logits)";
 }
 
 #endif

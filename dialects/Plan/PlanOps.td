@@ -24,12 +24,13 @@ class Plan_Op<string mnemonic, list<Trait> traits = []> : Op<Plan_Dialect, mnemo
 def Plan_ProgramOp : Plan_Op<"program", [SymbolTable, NoTerminator, SingleBlock, IsolatedFromAbove]> {
   let summary = "a compiled step";
   let description = [{
-    Sizes of the step, and in its body buffers, weights, kernels and entries.
+    Sizes of the step, and in its body buffers, weights, kernels and entries. `embeddingOffset` and `embeddingStride` are there if the entry "embed" is.
 
     Example: `plan.program max_rows 512 max_out_rows 16 max_seq 8192 vocabulary 49152 hidden 576 arena 1048576 { ... }`
   }];
   let arguments = (ins I64Attr:$maxRows, I64Attr:$maxOutRows, I64Attr:$maxSeq, I64Attr:$vocabulary, I64Attr:$hidden, I64Attr:$arenaBytes,
-                       I64Attr:$hiddenOffset, I64Attr:$hiddenStride, I64Attr:$logitsOffset, I64Attr:$logitsStride);
+                       I64Attr:$hiddenOffset, I64Attr:$hiddenStride, I64Attr:$logitsOffset, I64Attr:$logitsStride,
+                       OptionalAttr<I64Attr>:$embeddingOffset, OptionalAttr<I64Attr>:$embeddingStride);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     `max_rows` $maxRows `max_out_rows` $maxOutRows `max_seq` $maxSeq `vocabulary` $vocabulary `hidden` $hidden `arena` $arenaBytes
@@ -80,7 +81,7 @@ def Plan_KVGroupOp : Plan_Op<"kv_group", [Symbol]> {
 
 def Plan_EntryOp : Plan_Op<"entry", [NoTerminator, SingleBlock, HasParent<"ProgramOp">]> {
   let summary = "launches that the runtime runs as one";
-  let description = "Holds `plan.bucket` ops by ascending rows. Entries are \"step\" and \"head\".";
+  let description = "Holds `plan.bucket` ops by ascending rows. Entries are \"step\", \"head\" and perhaps \"embed\".";
   let arguments = (ins StrAttr:$entry);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$entry attr-dict-with-keyword $body";

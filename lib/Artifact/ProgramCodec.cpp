@@ -94,6 +94,8 @@ template <typename Coder, typename P> void fields(Coder &coder, P &program) {
   coder.scalar(program.logitsStride);
   coder.scalar(program.hiddenOffset);
   coder.scalar(program.hiddenStride);
+  coder.scalar(program.embeddingOffset);
+  coder.scalar(program.embeddingStride);
   coder.scalar(program.syntheticWeightBytes);
   coder.scalar(program.syntheticSeed);
   auto string = [](auto &c, auto &text) { c.string(text); };

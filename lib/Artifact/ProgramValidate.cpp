@@ -33,7 +33,7 @@ bool isSymbol(const std::string &name) {
 /// A float32 [rows][stride] result in the arena.
 Status resultBuffer(const char *what, uint64_t offset, uint64_t stride, uint64_t width, uint64_t rows, uint64_t arena) {
   if (stride < width)
-    return wrong("program: expected a %s stride of at least %" PRIu64 ", found %" PRIu64, what, width, stride);
+    return wrong("program: expected the %s stride to be at least %" PRIu64 ", found %" PRIu64, what, width, stride);
   if (offset % 64 || offset > arena || stride * rows * 4 > arena - offset)
     return wrong("program: %s at offset %" PRIu64 " with %" PRIu64 " bytes does not fit the arena of %" PRIu64 " bytes",
                  what, offset, stride * rows * 4, arena);
@@ -114,6 +114,9 @@ Status validateProgram(const Program &p, uint64_t weightBytes) {
   LATHE_RETURN_IF_ERROR(
       resultBuffer("logits", p.logitsOffset, p.logitsStride, p.vocabulary, p.maxOutRows, p.arenaBytes));
   LATHE_RETURN_IF_ERROR(resultBuffer("hidden", p.hiddenOffset, p.hiddenStride, p.hiddenSize, p.maxRows, p.arenaBytes));
+  if (p.embeddingStride)
+    LATHE_RETURN_IF_ERROR(
+        resultBuffer("embedding", p.embeddingOffset, p.embeddingStride, p.hiddenSize, p.maxOutRows, p.arenaBytes));
 
   LATHE_RETURN_IF_ERROR(range("number of KV groups", p.kvGroups.size(), 0, maxGroups));
   for (size_t g = 0; g < p.kvGroups.size(); ++g) {
@@ -129,17 +132,23 @@ Status validateProgram(const Program &p, uint64_t weightBytes) {
   for (size_t i = 0; i < p.args.size(); ++i) LATHE_RETURN_IF_ERROR(checkArg(p, i, weightBytes));
   for (size_t i = 0; i < p.launches.size(); ++i) LATHE_RETURN_IF_ERROR(checkLaunch(p, i));
 
-  bool step = false, head = false;
+  bool step = false, head = false, embed = false;
   for (const Entry &entry : p.entries) {
-    bool isStep = entry.name == "step", isHead = entry.name == "head";
-    if (!isStep && !isHead) return wrong("program: unknown entry '%s', expected 'step' or 'head'", entry.name.c_str());
-    if ((isStep && step) || (isHead && head)) return wrong("program: entry '%s' is there twice", entry.name.c_str());
+    bool isStep = entry.name == "step", isHead = entry.name == "head", isEmbed = entry.name == "embed";
+    if (!isStep && !isHead && !isEmbed)
+      return wrong("program: unknown entry '%s', expected 'step', 'head' or 'embed'", entry.name.c_str());
+    if ((isStep && step) || (isHead && head) || (isEmbed && embed))
+      return wrong("program: entry '%s' is there twice", entry.name.c_str());
     step |= isStep;
     head |= isHead;
+    embed |= isEmbed;
     LATHE_RETURN_IF_ERROR(
         checkEntry(p, entry, isStep ? "maxRows" : "maxOutRows", isStep ? p.maxRows : p.maxOutRows));
   }
   if (!step || !head) return wrong("program: entry '%s' is missing", step ? "head" : "step");
+  if (embed != (p.embeddingStride != 0))
+    return wrong("program: expected an entry 'embed' and an embedding stride, or neither, found stride %u",
+                 p.embeddingStride);
   return Status();
 }
 

@@ -80,6 +80,7 @@ Program buildProgram(plan::ProgramOp op, uint64_t scratch) {
   p.hiddenSize = op.getHidden(), p.arenaBytes = op.getArenaBytes(), p.scratchBytes = llvm::alignTo(scratch, 64);
   p.logitsOffset = op.getLogitsOffset(), p.logitsStride = op.getLogitsStride();
   p.hiddenOffset = op.getHiddenOffset(), p.hiddenStride = op.getHiddenStride();
+  p.embeddingOffset = op.getEmbeddingOffset().value_or(0), p.embeddingStride = op.getEmbeddingStride().value_or(0);
   llvm::StringMap<uint32_t> kernels, groups, names;
   SymbolTable symbols(op);
   for (auto k : op.getOps<plan::KernelOp>())

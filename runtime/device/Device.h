@@ -15,7 +15,7 @@
 
 namespace lathe::runtime {
 
-enum class EntryKind { step, head };
+enum class EntryKind { step, head, embed };
 
 struct ExecutableOptions {
   unsigned threads = 0; ///< CPU: threads that work on a step; 0: one per available core
@@ -42,6 +42,7 @@ public:
 
   /// Starts an entry. |step| and all it points to (host memory, validated by the caller: rows, tokens, slots and
   /// tables in range) must stay until wait() returns. Runs are executed in order of submission.
+  /// Error: unsupported for EntryKind::embed of a program without that entry.
   virtual Result<Ticket> submit(EntryKind entry, const LatheStep &step) = 0;
   /// Blocks until the run and all before it are complete.
   virtual Status wait(Ticket ticket) = 0;
@@ -50,6 +51,9 @@ public:
   virtual const float *logits(uint32_t row) = 0;
   /// Row |row| of the last completed "step": Program.hiddenSize floats, the same lifetime.
   virtual const float *hidden(uint32_t row) = 0;
+
+  /// Row |row| of the last completed "embed": Program.hiddenSize floats, the same lifetime.
+  virtual const float *embedding(uint32_t row) = 0;
 
   /// Copies one KV block (KVGroup.blockBytes) to host memory, and back.
   virtual Status saveBlock(uint32_t group, uint32_t block, std::span<uint8_t> out) = 0;

@@ -62,7 +62,7 @@ Result<const runtime::TextModel *> Session::needText() const {
 uint64_t weightBytesOfStep(const Program &program, uint32_t rows, uint32_t outRows) {
   uint64_t bytes = 0;
   for (const Entry &entry : program.entries) {
-    uint32_t wanted = entry.name == "head" ? outRows : rows;
+    uint32_t wanted = entry.name == "step" ? rows : entry.name == "head" ? outRows : 0;
     if (!wanted) continue;
     for (const Bucket &bucket : entry.buckets) {
       if (bucket.maxRows < wanted) continue;

@@ -77,7 +77,8 @@ struct Bucket {
 };
 
 /// "step": all rows up to the last hidden state, KV appended. "head": logits of step.outRows rows
-/// (at most Program.maxOutRows a call), reading what the last "step" left in the arena.
+/// (at most Program.maxOutRows a call), reading what the last "step" left in the arena. "embed", which a program may lack: the
+/// hidden states of step.outRows rows behind the last norm, from the same.
 struct Entry {
   std::string name;
   std::vector<Bucket> buckets;
@@ -105,6 +106,8 @@ struct Program {
   uint64_t hiddenOffset =
       0; ///< in the arena: float32 [maxRows][hiddenStride], after the last layer, before the last norm
   uint32_t hiddenStride = 0;
+  uint64_t embeddingOffset = 0; ///< in the arena: float32 [maxOutRows][embeddingStride], what "embed" leaves
+  uint32_t embeddingStride = 0; ///< floats; 0: there is no entry "embed"
   /// Not 0: the artifact has no WEIGHTS section and the runtime makes this many bytes up from the seed (for
   /// benchmarks; every 16-bit word is a small positive float16, so that no scale is infinite).
   uint64_t syntheticWeightBytes = 0;

@@ -64,7 +64,11 @@ public:
     b.setInsertionPoint(step);
     program = plan::ProgramOp::create(b, step.getLoc(), options.maxRows, maxOutRows, options.maxSeq, output.getLogits().getType().getWidth(),
                                       output.getHidden().getType().getWidth(), arena, offsetOf(output.getHidden()),
-                                      output.getHidden().getType().getStride(), offsetOf(output.getLogits()), stride);
+                                      output.getHidden().getType().getStride(), offsetOf(output.getLogits()), stride, IntegerAttr(), IntegerAttr());
+    if (Value embedding = output.getEmbedding()) {
+      program.setEmbeddingOffset(offsetOf(embedding));
+      program.setEmbeddingStride(cast<RowsType>(embedding.getType()).getStride());
+    }
     Block *body = new Block();
     program.getBody().push_back(body);
     b.setInsertionPointToEnd(body);
@@ -72,14 +76,19 @@ public:
     emitGroups();
     for (auto &buffer : buffers)
       plan::BufferOp::create(b, step.getLoc(), bufferName(buffer.id), buffer.offset, buffer.bytes, buffer.first, buffer.last);
-    SmallVector<Operation *> stepOps, headOps;
+    SmallVector<Operation *> stepOps, headOps, embedOps;
     for (Operation *op : order)
-      if (!isa<kernel::ViewOp, kernel::OutputOp>(op)) (isHead(op) ? headOps : stepOps).push_back(op);
+      if (!isa<kernel::ViewOp, kernel::OutputOp>(op)) {
+        bool embeds = op->getNumResults() && op->getResult(0) == output.getEmbedding();
+        if (embeds) embedOps.push_back(op);
+        if (!embeds || !op->getResult(0).hasOneUse()) (isHead(op) ? headOps : stepOps).push_back(op);
+      }
     bool canSplit = options.splitRows > 0 && llvm::any_of(stepOps, [](Operation *op) { return isa<kernel::AttentionOp>(op); });
     SmallVector<int64_t> sizes;
     if (canSplit && options.splitRows < options.maxRows) sizes.push_back(options.splitRows);
     sizes.push_back(options.maxRows);
     if (failed(entry("step", stepOps, sizes)) || failed(entry("head", headOps, {maxOutRows}))) return failure();
+    if (!embedOps.empty() && failed(entry("embed", embedOps, {maxOutRows}))) return failure();
     step.erase();
     return success();
   }

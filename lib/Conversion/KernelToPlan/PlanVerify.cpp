@@ -45,6 +45,8 @@ struct PlanVerifyPass : lathe::impl::PlanVerifyPassBase<PlanVerifyPass> {
       return program.emitError() << "expected an arena of " << peak << " bytes (the largest end of a buffer), found " << program.getArenaBytes();
     int64_t hiddenEnd = program.getHiddenOffset() + program.getHiddenStride() * 4 * program.getMaxRows();
     int64_t logitsEnd = program.getLogitsOffset() + program.getLogitsStride() * 4 * program.getMaxOutRows();
+    int64_t embeddingEnd = program.getEmbeddingOffset().value_or(0) + program.getEmbeddingStride().value_or(0) * 4 * program.getMaxOutRows();
+    if (embeddingEnd > peak) return program.emitError() << "embeddings end at " << embeddingEnd << ", outside the arena of " << peak << " bytes";
     if (hiddenEnd > peak || logitsEnd > peak) return program.emitError() << "results end at " << std::max(hiddenEnd, logitsEnd) << ", outside the arena of " << peak << " bytes";
     SymbolTable symbols(program);
     WalkResult result = program.walk([&](plan::LaunchOp launch) -> WalkResult {

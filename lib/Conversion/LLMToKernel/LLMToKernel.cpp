@@ -334,6 +334,10 @@ private:
     Type type = quantized ? Type(actType(result, out)) : Type(rowsType(width(input), out));
     Value made = kernel::NormOp::create(b, op->getLoc(), type, l.buffer, residual ? rows(residual) : Value(), *w,
                                         *bv, eps, bias ? b.getUnitAttr() : UnitAttr(), select ? b.getUnitAttr() : UnitAttr());
+    // The first norm behind the selection is the last of the model: its rows as float32 are what embeddings are made of.
+    if (select && !residual && !embedding)
+      embedding = kernel::NormOp::create(b, op->getLoc(), rowsType(width(input), true), l.buffer, Value(), *w, *bv, eps,
+                                         bias ? b.getUnitAttr() : UnitAttr(), b.getUnitAttr());
     if (quantized)
       values[result] = {made, {}};
     else
@@ -602,7 +606,7 @@ private:
     if (!hidden) return op.emitError() << "expected an llm.select_rows before the logits";
     Value out = rows(logits);
     if (!isOut(out)) return op.emitError() << "expected logits that depend on llm.select_rows";
-    kernel::OutputOp::create(b, op.getLoc(), hidden, out);
+    kernel::OutputOp::create(b, op.getLoc(), hidden, out, embedding);
     func::ReturnOp::create(b, op.getLoc());
     return success();
   }
@@ -616,7 +620,7 @@ private:
   llvm::DenseMap<Value, Value> aliases;
   llvm::DenseMap<Value, llm::EmbedOp> learnedPositions;
   llvm::StringMap<FlatSymbolRefAttr> made;
-  Value hidden;
+  Value hidden, embedding;
 };
 
 struct LLMToKernelPass : lathe::impl::LLMToKernelPassBase<LLMToKernelPass> {

@@ -63,6 +63,9 @@ public:
   const float *hidden(uint32_t row) override {
     return reinterpret_cast<const float *>(arena.data + program.hiddenOffset) + uint64_t(row) * program.hiddenStride;
   }
+  const float *embedding(uint32_t row) override {
+    return reinterpret_cast<const float *>(arena.data + program.embeddingOffset) + uint64_t(row) * program.embeddingStride;
+  }
   Status saveBlock(uint32_t group, uint32_t block, std::span<uint8_t> out) override {
     LATHE_ASSIGN_OR_RETURN(uint8_t *data, blockData(group, block, out.size()));
     std::memcpy(out.data(), data, out.size());
@@ -123,7 +126,7 @@ private:
   bool pin = false;
   std::vector<uint8_t *> args;     ///< resolved Program.args
   std::vector<int64_t> itemCounts; ///< of each launch, for the current run
-  const Entry *entries[2] = {};
+  const Entry *entries[3] = {}; ///< by EntryKind
   // The current run.
   const LatheStep *step = nullptr;
   const Bucket *bucket = nullptr;
@@ -170,7 +173,7 @@ Result<std::unique_ptr<Executable>> CpuExecutable::create(std::shared_ptr<Loaded
   e->itemCounts.resize(p.launches.size());
   e->profiles.resize(p.launches.size());
   for (const Entry &entry : p.entries)
-    e->entries[entry.name == "head"] = &entry;
+    e->entries[entry.name == "embed" ? 2 : entry.name == "head"] = &entry;
   e->team = ThreadTeam::acquire();
   e->team->grow(e->threadCount);
   return std::unique_ptr<Executable>(std::move(e));
@@ -209,8 +212,10 @@ void CpuExecutable::countItems(const Bucket &used, const LatheStep &s) {
 }
 
 Result<Ticket> CpuExecutable::submit(EntryKind kind, const LatheStep &input) {
-  const Entry &entry = *entries[kind == EntryKind::head];
-  uint32_t rows = kind == EntryKind::head ? input.outRows : input.rows;
+  const Entry *found = entries[static_cast<int>(kind)];
+  if (!found) return Status(StatusCode::unsupported, "the program has no entry 'embed'");
+  const Entry &entry = *found;
+  uint32_t rows = kind == EntryKind::step ? input.rows : input.outRows;
   auto wide =
       std::find_if(entry.buckets.begin(), entry.buckets.end(), [&](const Bucket &b) { return b.maxRows >= rows; });
   if (rows == 0 || wide == entry.buckets.end())

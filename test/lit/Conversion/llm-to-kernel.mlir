@@ -83,7 +83,9 @@ func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x96xf32>, !llm.kv) {
   %m = llm.rms_norm %s, %n eps 1.0e-5 : tensor<?x64xf32>, tensor<64xf32>
   %mq = llm.quantize %m : tensor<?x64xf32> -> tensor<?x64x!llm.act<int8z>>
   %logits = llm.linear %mq, %e : (tensor<?x64x!llm.act<int8z>>, tensor<96x64x!llm.q<q8_0>>) -> tensor<?x96xf32>
-  // CHECK: kernel.output
+  // The rows behind the norm once more, for embeddings.
+  // CHECK: %[[EMBED:.*]] = kernel.norm {{.*}} select : <64, 64> -> !kernel.rows<64, 64, true>
+  // CHECK: kernel.output hidden {{.*}} logits {{.*}} embedding %[[EMBED]]
   return %logits, %kv1 : tensor<?x96xf32>, !llm.kv
 }
 
@@ -97,3 +99,7 @@ func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x96xf32>, !llm.kv) {
 // PLAN: plan.bucket 64
 // PLAN: plan.entry "head"
 // PLAN: plan.bucket 64
+// PLAN: plan.entry "embed"
+// PLAN-NEXT: plan.bucket 64
+// PLAN-NEXT: plan.launch {{.*}} @{{k.*_norm}} [@b{{[0-9]+}}, {{.*}} items 2 x 1
+// PLAN-NOT: plan.launch

@@ -67,7 +67,7 @@ TEST(ProgramCodec, ValidationNamesWhatIsWrong) {
       {"expected vocabulary in", [](Program &p) { p.vocabulary = 0; }},
       {"expected arenaBytes in", [](Program &p) { p.arenaBytes = uint64_t(1) << 50; }},
       {"expected no WEIGHTS beside synthetic weights, found 4096", [](Program &p) { p.syntheticWeightBytes = 9; }},
-      {"expected a logits stride of at least 50, found 49", [](Program &p) { p.logitsStride = 49; }},
+      {"expected the logits stride to be at least 50, found 49", [](Program &p) { p.logitsStride = 49; }},
       {"logits at offset 7680 with 1024 bytes does not fit the arena", [](Program &p) { p.logitsOffset = 7680; }},
       {"hidden at offset 4100", [](Program &p) { p.hiddenOffset = 4100; }},
       {"expected KV group kind in 0..1, found 2", [](Program &p) { p.kvGroups[0].kind = 2; }},
@@ -93,6 +93,12 @@ TEST(ProgramCodec, ValidationNamesWhatIsWrong) {
        [](Program &p) { p.entries[1].buckets[0].maxRows = 3; }},
       {"unknown entry 'tail'", [](Program &p) { p.entries[1].name = "tail"; }},
       {"entry 'step' is there twice", [](Program &p) { p.entries[1].name = "step"; }},
+      {"embedding at offset 4160 with", [](Program &p) { p.embeddingStride = 1024, p.embeddingOffset = 4160; }},
+      {"expected the embedding stride to be at least 24, found 8", [](Program &p) { p.embeddingStride = 8; }},
+      {"expected an entry 'embed' and an embedding stride, or neither, found stride 32",
+       [](Program &p) { p.embeddingStride = 32; }},
+      {"expected an entry 'embed' and an embedding stride, or neither, found stride 0",
+       [](Program &p) { p.entries.push_back({"embed", {{4, 2, 1}}}); }},
       {"entry 'head' is missing", [](Program &p) { p.entries.pop_back(); }},
   };
   for (auto &c : cases) {

@@ -38,13 +38,16 @@ Program toyProgram(const ToyOptions &o) {
   Program p;
   uint64_t rowBytes = uint64_t(o.maxRows) * toyStride * 4;
   uint64_t x = 0, y = rowBytes, hidden = 2 * rowBytes, logits = 3 * rowBytes;
-  uint64_t embedding = paramsBytes, head = embedding + toyVocabulary * toyWidth * 4;
+  uint64_t words = paramsBytes, head = words + toyVocabulary * toyWidth * 4;
   p.maxRows = o.maxRows;
   p.maxOutRows = o.maxOutRows;
   p.maxSeq = o.maxSeq;
   p.vocabulary = toyVocabulary;
   p.hiddenSize = toyWidth;
-  p.arenaBytes = logits + uint64_t(o.maxOutRows) * 64 * 4;
+  uint64_t embedding = logits + uint64_t(o.maxOutRows) * 64 * 4;
+  p.arenaBytes = embedding + uint64_t(o.maxOutRows) * toyStride * 4;
+  p.embeddingOffset = embedding;
+  p.embeddingStride = toyStride;
   p.scratchBytes = toyWidth * 4;
   p.logitsOffset = logits;
   p.logitsStride = 64;
@@ -53,8 +56,8 @@ Program toyProgram(const ToyOptions &o) {
   ToyParams params = paramsOf(o);
   p.kvGroups = {{0, 0, o.pages[0], 1, static_cast<uint64_t>(params.blockBytes[0])},
                 {1, o.window, o.pages[1], 1, static_cast<uint64_t>(params.blockBytes[1])}};
-  p.kernels = {"toy_embed", "toy_append", "toy_attend", "toy_head"};
-  p.names = {"token_embd", "blk.0.append", "blk.0.attn", "blk.1.append", "blk.1.attn", "output"};
+  p.kernels = {"toy_embed", "toy_append", "toy_attend", "toy_head", "toy_norm"};
+  p.names = {"token_embd", "blk.0.append", "blk.0.attn", "blk.1.append", "blk.1.attn", "output_norm", "output"};
   auto launch = [&](uint32_t kernel, uint32_t name, ItemKind kind, uint64_t items, ShareKind share,
                     std::vector<Arg> args) {
     Launch l;
@@ -76,14 +79,15 @@ Program toyProgram(const ToyOptions &o) {
   auto arena = [](uint64_t offset) { return Arg{ArgKind::arena, 0, offset}; };
   auto kv = [](uint32_t g) { return Arg{ArgKind::kv, g, 0}; };
   using S = ShareKind;
-  launch(0, 0, ItemKind::perRow, 1, S::contiguous, {arena(x), {ArgKind::weight, 0, embedding}});
+  launch(0, 0, ItemKind::perRow, 1, S::contiguous, {arena(x), {ArgKind::weight, 0, words}});
   launch(1, 1, ItemKind::perRow, 1, S::contiguous, {arena(x), kv(0), argParams, groupIndex(0)});
   launch(2, 2, ItemKind::perRow, 1, S::interleaved, {arena(x), kv(0), argParams, groupIndex(0), arena(y)});
   launch(1, 3, ItemKind::perRow, 1, S::interleaved, {arena(y), kv(1), argParams, groupIndex(1)});
   launch(2, 4, ItemKind::perRow, 1, S::contiguous, {arena(y), kv(1), argParams, groupIndex(1), arena(hidden)});
-  launch(3, 5, ItemKind::fixed, (toyVocabulary + toyTile - 1) / toyTile, S::contiguous,
+  launch(3, 6, ItemKind::fixed, (toyVocabulary + toyTile - 1) / toyTile, S::contiguous,
          {arena(hidden), {ArgKind::weight, 0, head}, arena(logits)});
-  p.entries = {{"step", {{1, 0, 5}, {o.maxRows, 0, 5}}}, {"head", {{o.maxOutRows, 5, 1}}}};
+  launch(4, 5, ItemKind::perOutRow, 1, S::contiguous, {arena(hidden), arena(embedding)});
+  p.entries = {{"step", {{1, 0, 5}, {o.maxRows, 0, 5}}}, {"head", {{o.maxOutRows, 5, 1}}}, {"embed", {{o.maxOutRows, 6, 1}}}};
   return p;
 }
 
@@ -144,11 +148,11 @@ Status writeToyArtifact(const std::string &path, const ToyOptions &options) {
   return writer.finish();
 }
 
-std::vector<std::vector<float>> toyLogits(const ToyOptions &options, const std::vector<int32_t> &tokens) {
-  std::vector<float> weights = toyWeights(options);
-  const float *embedding = weights.data(), *head = embedding + toyVocabulary * toyWidth;
+/// The rows behind the last layer.
+static std::vector<std::vector<float>> toyHidden(const ToyOptions &options, const std::vector<int32_t> &tokens) {
+  std::vector<float> embedding = toyWeights(options);
   size_t n = tokens.size();
-  std::vector<std::vector<float>> x(n, std::vector<float>(toyWidth)), result(n);
+  std::vector<std::vector<float>> x(n, std::vector<float>(toyWidth));
   for (size_t i = 0; i < n; ++i)
     for (int d = 0; d < toyWidth; ++d)
       x[i][d] = embedding[tokens[i] * toyWidth + d] * (1.0f + 0.01f * static_cast<float>(i));
@@ -164,7 +168,14 @@ std::vector<std::vector<float>> toyLogits(const ToyOptions &options, const std::
     }
     x = y;
   }
-  for (size_t i = 0; i < n; ++i)
+  return x;
+}
+
+std::vector<std::vector<float>> toyLogits(const ToyOptions &options, const std::vector<int32_t> &tokens) {
+  std::vector<float> weights = toyWeights(options);
+  const float *head = weights.data() + toyVocabulary * toyWidth;
+  std::vector<std::vector<float>> x = toyHidden(options, tokens), result(x.size());
+  for (size_t i = 0; i < x.size(); ++i)
     for (int v = 0; v < toyVocabulary; ++v) {
       float sum = 0;
       for (int d = 0; d < toyWidth; ++d)
@@ -172,6 +183,18 @@ std::vector<std::vector<float>> toyLogits(const ToyOptions &options, const std::
       result[i].push_back(sum);
     }
   return result;
+}
+
+std::vector<std::vector<float>> toyEmbeddings(const ToyOptions &options, const std::vector<int32_t> &tokens) {
+  std::vector<std::vector<float>> x = toyHidden(options, tokens);
+  for (auto &row : x) {
+    float sum = 0;
+    for (float v : row)
+      sum = sum + v * v;
+    for (float &v : row)
+      v = v / (1.0f + sum);
+  }
+  return x;
 }
 
 } // namespace lathe::test

@@ -45,5 +45,7 @@ std::vector<uint8_t> toyCode();
 
 /// What the model says, computed directly: logits after each of |tokens|.
 std::vector<std::vector<float>> toyLogits(const ToyOptions &options, const std::vector<int32_t> &tokens);
+/// Its hidden states behind the "norm" (x / (1 + x.x)): rows of toyWidth.
+std::vector<std::vector<float>> toyEmbeddings(const ToyOptions &options, const std::vector<int32_t> &tokens);
 
 } // namespace lathe::test

@@ -72,6 +72,18 @@ void toy_head(uint8_t *const *args, const LatheStep *step, int64_t begin, int64_
       }
 }
 
+/// args: hidden, out
+void toy_norm(uint8_t *const *args, const LatheStep *step, int64_t begin, int64_t end, int64_t stride, uint8_t *) {
+  for (int64_t i = begin; i < end; i += stride) {
+    const float *x = rowOf(args[0], step->outRow[i]);
+    float sum = 0;
+    for (int d = 0; d < toyWidth; ++d)
+      sum = sum + x[d] * x[d];
+    for (int d = 0; d < toyWidth; ++d)
+      rowOf(args[1], i)[d] = x[d] / (1.0f + sum);
+  }
+}
+
 /// args: int32 counters. Adds 1 to the counter of each item it is given.
 void toy_probe(uint8_t *const *args, const LatheStep *, int64_t begin, int64_t end, int64_t stride, uint8_t *) {
   for (int64_t i = begin; i < end; i += stride)

@@ -334,7 +334,7 @@ void Sampler::addLogprobs(const float *logits, float top, int32_t count, Sample 
 Result<Sample> Sampler::sample(std::span<const float> logits, const SamplingParams &params, const TokenHistory &history,
                                uint32_t position, std::span<const uint32_t> allowed) {
   Sample out;
-  LATHE_RETURN_IF_ERROR(sample(logits, params, history, position, allowed, out));
+  LATHE_RETURN_IF_ERROR(sample(logits, params, history, position, allowed, params.choice, out));
   return out;
 }
 
@@ -362,12 +362,12 @@ Status Sampler::score(std::span<const float> logits, int32_t token, int32_t coun
 }
 
 Status Sampler::sample(std::span<const float> logits, const SamplingParams &params, const TokenHistory &history,
-                       uint32_t position, std::span<const uint32_t> allowed, Sample &out) {
+                       uint32_t position, std::span<const uint32_t> allowed, uint32_t choice, Sample &out) {
   if (!allowed.empty() && allowed.size() * 32 < logits.size())
     return makeError(StatusCode::internal, "sampler: expected a mask of %zu words, found %zu",
                      (logits.size() + 31) / 32, allowed.size());
   float rawTop;
-  bool bad;
+  bool bad = false;
   LATHE_RETURN_IF_ERROR(largestOf(logits, position, rawTop));
   const float *x = adjust(logits.data(), params, history, allowed);
   float top = x == logits.data() ? rawTop : largest(x, vocabSize, bad);
@@ -382,7 +382,7 @@ Status Sampler::sample(std::span<const float> logits, const SamplingParams &para
   int32_t best = firstOf(x, vocabSize, top);
   double inverseT = params.temperature < smallestTemperature ? 0 : 1.0 / static_cast<double>(params.temperature);
   bool cutK = params.topK > 0 && params.topK < vocabSize, cutP = params.topP < 1, cutMin = params.minP > 0;
-  NoiseKey key{params.seed, params.choice, position, static_cast<uint32_t>(DrawPurpose::token)};
+  NoiseKey key{params.seed, choice, position, static_cast<uint32_t>(DrawPurpose::token)};
   if (inverseT == 0 || params.topK == 1) {
     out.token = best;
   } else if (!cutK && !cutP && !cutMin) {

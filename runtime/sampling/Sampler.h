@@ -94,9 +94,9 @@ public:
   /// Errors: internal for NaN or +inf logits, failedPrecondition when no token is left.
   Result<Sample> sample(std::span<const float> logits, const SamplingParams &params, const TokenHistory &history,
                         uint32_t position, std::span<const uint32_t> allowed = {});
-  /// The same into |out|, whose memory is used again.
+  /// The same for |choice| instead of params.choice, into |out|, whose memory is used again.
   Status sample(std::span<const float> logits, const SamplingParams &params, const TokenHistory &history,
-                uint32_t position, std::span<const uint32_t> allowed, Sample &out);
+                uint32_t position, std::span<const uint32_t> allowed, uint32_t choice, Sample &out);
   /// How likely |token| was: fills |out| with it, its logprob and the |count| likeliest tokens, all by the raw logits.
   /// |position| is for messages. Errors: internal for NaN or +inf logits.
   Status score(std::span<const float> logits, int32_t token, int32_t count, uint32_t position, Sample &out);

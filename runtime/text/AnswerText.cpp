@@ -6,7 +6,7 @@
 namespace lathe::runtime {
 
 AnswerText::AnswerText(const Tokenizer *tokenizer, AnswerTextOptions options)
-    : stops(std::move(options.stops), options.includeStop) {
+    : stops(std::move(options.stops), options.includeStop), unchecked(options.minTokens) {
   if (tokenizer) decoder.emplace(*tokenizer, options.keepSpecial, options.continues);
 }
 
@@ -15,6 +15,11 @@ std::string_view AnswerText::push(int32_t token) {
   if (!decoder || stops.stopped()) return shown;
   decoded.clear();
   decoder->push(token, decoded);
+  if (unchecked > 0) {
+    --unchecked;
+    shown = decoded;
+    return shown;
+  }
   stops.push(decoded, shown);
   return shown;
 }

@@ -16,6 +16,7 @@ struct AnswerTextOptions {
   bool includeStop = false;       ///< the stop string found stays in the text
   bool keepSpecial = false;       ///< show control tokens
   bool continues = true;          ///< the answer goes on a text (drops no leading space)
+  uint32_t minTokens = 0;         ///< stop strings are looked for behind the first so many tokens
 };
 
 /// Decodes tokens as they come and looks for stop strings. What it returns is whole characters that cannot be part of
@@ -38,6 +39,7 @@ public:
 private:
   std::optional<StreamDecoder> decoder;
   StopMatcher stops;
+  uint32_t unchecked; ///< tokens to come that no stop string may end in
   std::string decoded, shown;
 };
 

@@ -84,6 +84,7 @@ public:
   virtual void piece(uint32_t choice, const Sample &sample, std::string_view text) = 0;
   /// |stopText|: the stop string that ended it, or empty; |stopToken|: the stop token, or -1.
   virtual void choiceDone(uint32_t choice, EndReason reason, std::string_view stopText, int32_t stopToken) = 0;
+  /// Of an embedding request that was not cut short, instead of choiceDone(): not normalised.
   virtual void embedding(std::span<const float> values) { (void)values; }
   /// Last of all. |error| is ok unless the reason of some choice is `failed`.
   virtual void finished(const RequestUsage &usage, const Status &error) = 0;
@@ -108,6 +109,7 @@ struct RequestEngineOptions {
   uint64_t shuffleBlocks = 0;    ///< test hook: not 0 places blocks at random
   bool poisonFreeBlocks = false; ///< test hook: free KV blocks hold NaN
   bool checkInvariants = false;  ///< test hook: full check after every step, not only when idle
+  bool measureSteps = true;      ///< off (a test hook): decisions do not depend on how fast this machine is at start
 };
 
 /// A snapshot of gauges and counters, all since the start (docs/serving.md names the metrics made of it).

@@ -3,7 +3,9 @@
 
     tiny_model.py [--layers 3] [--hidden 96] [--heads 6] [--kv-heads 2] [--head 32] [--ffn 160] [--vocab 301]
                   [--weights int4z_g32] [--embedding q8_0] [--window W] [--head-norms] [--post-norms] [--activation silu]
-                  [--softcap C] [--no-rope-every N] [--parallel] [--untied] [--max-seq 2048]
+                  [--softcap C] [--no-rope-every N] [--parallel] [--untied] [--max-seq 2048] [--headless]
+
+--headless: the step's result is the rows behind the last norm instead of logits (for lathe-interp).
 """
 import argparse
 
@@ -15,7 +17,7 @@ p.add_argument("--weights", default="int4z_g32", help="storages of the linears i
 p.add_argument("--embedding", default="q8_0")
 p.add_argument("--activation", default="silu")
 p.add_argument("--softcap", type=float, default=0)
-for name in ("head-norms", "post-norms", "parallel", "untied", "bias"):
+for name in ("head-norms", "post-norms", "parallel", "untied", "bias", "headless"):
     p.add_argument("--" + name, action="store_true")
 a = p.parse_args()
 
@@ -129,8 +131,9 @@ if a.untied:
     head, ht = param("head", (a.vocab, H), a.embedding)
 else:
     head, ht = e, et
-logits = emit(f"llm.linear {s}, {w(head)} : ({rows(H)}, {ht}) -> {rows(a.vocab)}", "head")
-if a.softcap:
+outputs = H if a.headless else a.vocab
+logits = s if a.headless else emit(f"llm.linear {s}, {w(head)} : ({rows(H)}, {ht}) -> {rows(a.vocab)}", "head")
+if a.softcap and not a.headless:
     logits = emit(f"llm.softcap {logits} cap {a.softcap} : {rows(a.vocab)}", "softcap")
 
 print(f'module attributes {{llm.model = {{name = "tiny", max_sequence = {a.max_seq} : i64}}}} {{')
@@ -139,7 +142,7 @@ for group, layers in groups.items():
     entries = ", ".join([f"#llm.kv_layer<{a.kv_heads}, {D}, {D}>"] * len(layers))
     print(f"llm.kv_group @{group} layers [{entries}] key f16 value f16 window {window} page 0")
 print("\n".join(params))
-print(f"func.func @step(%b: !llm.batch, %kv: !llm.kv) -> ({rows(a.vocab)}, !llm.kv) {{")
+print(f"func.func @step(%b: !llm.batch, %kv: !llm.kv) -> ({rows(outputs)}, !llm.kv) {{")
 for result, text, name in body:
     print(f'  {result.replace(chr(34), "").replace(".", "_")} = {text} loc("{name}")')
-print(f"  return {logits}, {kv} : {rows(a.vocab)}, !llm.kv\n}}\n}}")
+print(f"  return {logits}, {kv} : {rows(outputs)}, !llm.kv\n}}\n}}")

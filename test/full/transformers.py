@@ -4,7 +4,8 @@
 usage: transformers.py --build BUILD --work DIR [NAME...]
 
 Each case below is made by transformers itself: XForCausalLM(XConfig(...)).save_pretrained, then
-`lathe compile DIR --activations f32 --kv f32`, then CompareLogits against the logits of the model that transformers
+`lathe compile DIR --activations f32 --kv f32`, then CompareLogits and CompareEmbeddings against the logits and the last hidden
+states (behind the norm, pooled) of the model that transformers
 loads from the same folder: max |a - b| / max |b| at most 2e-4 and the same likeliest token wherever the reference's
 first two differ by more than the error. So that the check is sensitive, weights are drawn much wider than
 transformers' initializer does, and a case with a feature (a RoPE kind, a window, a cap) also shows that the logits
@@ -241,6 +242,12 @@ def logits_of(model, tokens):
         return model(torch.tensor([tokens]), use_cache=False).logits[0].float()
 
 
+def hidden_of(model, tokens):
+    """The rows behind the last norm, which embeddings are pooled from."""
+    with torch.no_grad():
+        return model(torch.tensor([tokens]), use_cache=False, output_hidden_states=True).hidden_states[-1][0].float()
+
+
 def load(folder):
     return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
 
@@ -252,7 +259,7 @@ def difference(a, b):
 class Case:
     def __init__(self, name, folder, tokens, options, family):
         self.name, self.folder, self.tokens, self.options, self.family = name, folder, tokens, options, family
-        self.problems, self.error, self.choices = [], float("nan"), 0
+        self.problems, self.error, self.choices, self.hidden = [], float("nan"), 0, None
 
     def compare(self, build, logits):
         raw, artifact = self.folder.with_suffix(".f32"), self.folder.with_suffix(".lathe")
@@ -261,7 +268,12 @@ class Case:
                    "--target", "native", "--quiet"]
         if "max_seq" in self.options:
             command.append(f"--max-seq={self.options['max_seq']}")
-        for step in (command, [build / "test/e2e/CompareLogits", artifact, raw, str(TOLERANCE), *map(str, self.tokens)]):
+        steps = [command, [build / "test/e2e/CompareLogits", artifact, raw, str(TOLERANCE), *map(str, self.tokens)]]
+        if self.hidden is not None:
+            rows = self.folder.with_suffix(".hidden.f32")
+            rows.write_bytes(self.hidden.contiguous().numpy().tobytes())
+            steps.append([build / "test/e2e/CompareEmbeddings", artifact, rows, str(TOLERANCE), *map(str, self.tokens)])
+        for step in steps:
             run = subprocess.run(list(map(str, step)), capture_output=True, text=True)
             found = re.search(r"largest difference (\S+) of the largest logit .*, (\d+) choices differ", run.stdout)
             if found:
@@ -295,6 +307,7 @@ def make(name, fields, options, work, seed):
     reference = load(folder)
     logits = logits_of(reference, tokens)
     case = Case(name, folder, tokens, options, family)
+    case.hidden = hidden_of(reference, tokens)
     if "without" in options:
         other = build(options["without"])
         other.load_state_dict(reference.state_dict())

@@ -15,5 +15,5 @@ if [ -z "${TRANSFORMERS_PYTHON:-}" ]; then
     touch "$VENV/complete"
   fi
 fi
-[ -n "${LATHE_BUILD:-}" ] || build build lathe lathe-compiler CompareLogits
+[ -n "${LATHE_BUILD:-}" ] || build build lathe lathe-compiler CompareLogits CompareEmbeddings
 "$TRANSFORMERS_PYTHON" test/full/transformers.py --build "$BUILD" --work "$BUILD/test/full/transformers" "$@"

@@ -3,6 +3,7 @@
 //===----------------------------------------------------------------------===//
 #include "ToyArtifact.h"
 #include "runtime/engine/Engine.h"
+#include "runtime/engine/EngineCore.h"
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -27,6 +28,64 @@ using namespace lathe;
 using namespace lathe::runtime;
 using namespace lathe::test;
 
+namespace {
+
+class Quiet : public RequestListener {
+public:
+  void piece(uint32_t, const Sample &sample, std::string_view text) override {
+    ++tokens;
+    bytes += text.size() + sample.top.size();
+  }
+  void choiceDone(uint32_t, EndReason, std::string_view, int32_t) override {}
+  void finished(const RequestUsage &, const Status &) override {}
+  size_t tokens = 0, bytes = 0;
+};
+
+/// The serving engine once all prompts are computed: pages come and go, prefixes are published, text is matched, logits are
+/// penalised, candidates cut, likeliest tokens listed.
+bool steadyEngine() {
+  ToyOptions toy;
+  toy.words = true;
+  if (!writeToyArtifact("no-allocation-engine.lathe", toy).ok()) return false;
+  auto loaded = LoadedArtifact::load("no-allocation-engine.lathe");
+  auto words = loaded.ok() ? TextModel::create(**loaded) : Result<TextModel>(loaded.status());
+  if (!words.ok()) return false;
+  RequestEngineOptions options;
+  options.threads = 2;
+  options.maxSequences = 8;
+  options.memoryBudget = 1 << 30;
+  options.measureSteps = false;
+  auto made = EngineCore::create(*loaded, std::make_shared<TextModel>(*std::move(words)), options, nullptr, nullptr, {});
+  if (!made.ok()) return false;
+  EngineCore &core = **made;
+  auto quiet = std::make_shared<Quiet>();
+  for (RequestId id = 1; id <= 6; ++id) {
+    Request r;
+    for (size_t t = 0; t < 10 * id; ++t)
+      r.prompt.push_back(static_cast<int32_t>((t * id) % 40));
+    r.choices = id == 3 ? 3 : 1;
+    r.ignoreEnd = true;
+    r.stops = {"never said", "nor this"};
+    r.sampling.temperature = id % 2 ? 0.8f : 0;
+    r.sampling.topP = id == 5 ? 0.9f : 1;
+    r.sampling.topK = id == 4 ? 7 : 0;
+    r.sampling.frequencyPenalty = id > 4 ? 0.3f : 0;
+    r.sampling.logprobs = id > 2 ? 3 : -1;
+    core.add(id, std::move(r), quiet, core.now());
+  }
+  for (int i = 0; i < 60; ++i)
+    core.step();
+  size_t before = quiet->tokens;
+  counting = true;
+  for (int i = 0; i < 100; ++i)
+    core.step();
+  counting = false;
+  std::printf("engine: %zu tokens, %d allocations\n", quiet->tokens - before, allocations.load());
+  return quiet->tokens - before == 800 && allocations == 0;
+}
+
+} // namespace
+
 int main() {
   if (!writeToyArtifact("no-allocation-test.lathe").ok()) return 1;
   auto loaded = LoadedArtifact::load("no-allocation-test.lathe");
@@ -50,5 +109,6 @@ int main() {
   }
   counting = false;
   std::printf("%zu rows, %d allocations\n", rows, allocations.load());
-  return ok && rows == 800 && allocations == 0 ? 0 : 1;
+  ok &= rows == 800 && allocations == 0;
+  return ok && steadyEngine() ? 0 : 1;
 }

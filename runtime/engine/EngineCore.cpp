@@ -1,0 +1,307 @@
+//===- EngineCore.cpp - requests in, steps, ends --------------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "runtime/engine/EngineCore.h"
+#include "lathe/artifact/Hash.h"
+#include "runtime/engine/KVBudget.h"
+#include <algorithm>
+#include <chrono>
+#include <cinttypes>
+#include <cmath>
+#include <limits>
+
+namespace lathe::runtime {
+namespace {
+
+double steadySeconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Appends the scheduler's trace to a file.
+class FileTrace : public TraceSink {
+public:
+  explicit FileTrace(FILE *file) : file(file) {}
+  ~FileTrace() override { std::fclose(file); }
+  void write(std::string_view lines) override { std::fwrite(lines.data(), 1, lines.size(), file); }
+
+private:
+  FILE *file;
+};
+
+// Rows of a step that the engine asks for if nobody says: prompts run at nearly full speed, and a step stays short.
+constexpr uint32_t defaultStepTokens = 256;
+/// Likeliest tokens that most requests keep below; more cost an allocation now and then.
+constexpr size_t usualLogprobs = 20;
+/// What measuring steps may cost at start.
+constexpr double measureSeconds = 0.25;
+
+} // namespace
+
+EngineCore::~EngineCore() = default;
+
+Result<std::unique_ptr<EngineCore>> EngineCore::create(std::shared_ptr<LoadedArtifact> artifact,
+                                                       std::shared_ptr<const TextModel> text,
+                                                       const RequestEngineOptions &options, Device *device,
+                                                       EngineObserver *observer, Clock clock) {
+  std::unique_ptr<EngineCore> core(new EngineCore());
+  LATHE_RETURN_IF_ERROR(
+      core->open(std::move(artifact), std::move(text), options, device, observer, std::move(clock)));
+  return core;
+}
+
+Status EngineCore::open(std::shared_ptr<LoadedArtifact> loaded, std::shared_ptr<const TextModel> words,
+                        const RequestEngineOptions &o, Device *onDevice, EngineObserver *watcher, Clock time) {
+  artifact = std::move(loaded);
+  text = std::move(words);
+  observer = watcher;
+  clock = time ? std::move(time) : Clock(steadySeconds);
+  poison = o.poisonFreeBlocks;
+  checkAlways = o.checkInvariants;
+  const Program &p = artifact->program();
+  if (o.contextTokens > p.maxSeq)
+    return makeError(StatusCode::invalidArgument,
+                     "expected a context of at most %u tokens, found %u; compile with '--max-seq %u'", p.maxSeq,
+                     o.contextTokens, o.contextTokens);
+  if (o.maxSequences == 0 || o.maxSequences > 4096)
+    return makeError(StatusCode::invalidArgument, "expected 1 to 4096 sequences, found %u", o.maxSequences);
+  if (o.maxQueued == 0)
+    return makeError(StatusCode::invalidArgument, "expected a queue of at least 1 request: each passes through it");
+
+  limit.contextTokens = o.contextTokens ? o.contextTokens : p.maxSeq;
+  limit.maxSequences = o.maxSequences;
+  limit.maxQueued = o.maxQueued;
+  limit.savedKvBytes = o.savedKvBytes;
+  limit.stepTokens = std::min(o.stepTokens ? o.stepTokens : defaultStepTokens, p.maxRows);
+  limit.stepTokens = std::max(limit.stepTokens, std::min(limit.maxSequences, p.maxRows)); // a token for each sequence
+  KVShape shape{limit.maxSequences, limit.contextTokens, o.kvTokens, limit.stepTokens};
+  uint64_t budget = o.memoryBudget ? o.memoryBudget : availableMemory() / 2;
+  LATHE_RETURN_IF_ERROR(fitBudget(p, budget, shape));
+  ExecutableOptions prepare{o.threads, o.pin, kvBlocksFor(p, shape)};
+  if (!onDevice) onDevice = (ownDevice = makeCpuDevice()).get();
+  LATHE_ASSIGN_OR_RETURN(device, StepDevice::create(artifact, *onDevice, prepare, limit.stepTokens, o.savedKvBytes));
+  limit.threads = device->executable().threads();
+  limit.memoryBytes = device->executable().memoryBytes();
+  limit.kvTokens = uint64_t(limit.contextTokens) * limit.maxSequences;
+  for (size_t g = 0; g < p.kvGroups.size(); ++g)
+    if (p.kvGroups[g].kind == 0)
+      limit.kvTokens = std::min(limit.kvTokens, uint64_t(prepare.kvBlocks[g]) * p.kvGroups[g].pageTokens);
+
+  if (!o.tracePath.empty()) {
+    FILE *file = std::fopen(o.tracePath.c_str(), "w");
+    if (!file) return makeError(StatusCode::notFound, "cannot write the trace '%s'", o.tracePath.c_str());
+    trace = std::make_unique<FileTrace>(file);
+  }
+  SchedulerOptions s;
+  s.maxSequences = limit.maxSequences;
+  s.contextTokens = limit.contextTokens;
+  s.stepTokens = limit.stepTokens;
+  s.maxQueued = o.maxQueued;
+  s.maxQueuedTokens = o.maxQueuedTokens;
+  s.policy = o.policy;
+  s.preemption = o.preemption;
+  s.prefixCache = o.prefixCache;
+  s.model = artifact::toHex(artifact->view().contentHash());
+  s.savedKvBytes = o.savedKvBytes;
+  s.itlTarget = o.itlTarget;
+  s.learnCost = o.measureSteps;
+  if (o.measureSteps) LATHE_RETURN_IF_ERROR(measureSteps(s.cost));
+  LATHE_ASSIGN_OR_RETURN(scheduler, Scheduler::create(p, prepare.kvBlocks, s, trace.get()));
+  checker = std::make_unique<RequestCheck>(p, limit, text != nullptr);
+
+  KVCache &cache = scheduler->kv();
+  if (o.shuffleBlocks)
+    for (uint32_t g = 0; g < cache.groups(); ++g)
+      cache.pool(g).shuffle(o.shuffleBlocks + g);
+  if (poison) {
+    cache.recordReleases(true);
+    for (uint32_t g = 0; g < cache.groups(); ++g)
+      for (int32_t block : cache.pool(g).freeList())
+        LATHE_RETURN_IF_ERROR(device->executable().fillBlock(g, static_cast<uint32_t>(block), 0xff));
+  }
+  // All that a step needs.
+  resultRows.reserve(limit.stepTokens);
+  origins.reserve(limit.stepTokens);
+  size_t most = size_t(limit.stepTokens) + limit.maxSequences;
+  choiceResults.reserve(most);
+  for (auto *list : {&pieceRows, &firstChoice})
+    list->reserve(most);
+  pieceResults.reserve(most);
+  jobs.resize(size_t(p.maxOutRows) + limit.maxSequences);
+  for (Job &job : jobs)
+    job.result.top.reserve(usualLogprobs); // whoever it is used for next
+  team = ThreadTeam::acquire();
+  team->grow(limit.threads);
+  for (unsigned t = 0; t < limit.threads; ++t)
+    samplers.push_back(std::make_unique<Sampler>(static_cast<int32_t>(p.vocabulary)));
+  vector.resize(p.hiddenSize);
+  return Status();
+}
+
+/// Feeds the cost model with steps of 1, 4, 16, ... rows, until the time for it is used up.
+Status EngineCore::measureSteps(StepCostModel &cost) {
+  LATHE_RETURN_IF_ERROR(device->measure(1).status()); // brings weights and code into memory
+  double spent = 0, last = 0;
+  for (uint32_t rows = 1; rows <= limit.stepTokens; rows *= 4) {
+    if (spent + 4 * last > measureSeconds) break;
+    double fastest = std::numeric_limits<double>::infinity();
+    for (int i = 0; i < 2; ++i) {
+      LATHE_ASSIGN_OR_RETURN(last, device->measure(rows));
+      fastest = std::min(fastest, last);
+      spent += last;
+    }
+    cost.observe(rows, fastest);
+  }
+  return Status();
+}
+
+EngineCore::Active *EngineCore::find(RequestId id) {
+  auto it = requests.find(id);
+  return it == requests.end() ? nullptr : it->second.get();
+}
+
+void EngineCore::add(RequestId id, Request request, std::shared_ptr<RequestListener> listener, double arrival) {
+  auto made = std::make_unique<Active>();
+  Active &a = *made;
+  a.id = id;
+  a.listener = std::move(listener);
+  a.arrival = arrival;
+  a.request = std::move(request);
+  Request &r = a.request;
+  SamplingParams &p = r.sampling;
+  // One list of end tokens: for the sampler, which holds them back until min_tokens, and for takeToken().
+  p.stopTokenIds.insert(p.stopTokenIds.end(), r.stopTokens.begin(), r.stopTokens.end());
+  if (text && !r.ignoreEnd) p.stopTokenIds.insert(p.stopTokenIds.end(), text->stopTokens().begin(), text->stopTokens().end());
+  std::sort(p.stopTokenIds.begin(), p.stopTokenIds.end());
+  p.stopTokenIds.erase(std::unique(p.stopTokenIds.begin(), p.stopTokenIds.end()), p.stopTokenIds.end());
+  a.usage.promptTokens = static_cast<uint32_t>(r.prompt.size());
+  bool generates = r.kind == RequestKind::generate;
+  a.keepsHistory = generates && (p.repetitionPenalty != 1 || p.presencePenalty != 0 || p.frequencyPenalty != 0 || p.minTokens > 0);
+  AnswerTextOptions textOptions{r.stops, r.includeStop, r.keepSpecial, r.continues, static_cast<uint32_t>(p.minTokens)};
+  a.choices.reserve(r.choices);
+  for (uint32_t c = 0; c < r.choices; ++c) {
+    Choice &choice = a.choices.emplace_back(text ? &text->tokenizer() : nullptr, textOptions);
+    if (!a.keepsHistory) continue;
+    uint64_t fresh = std::min<uint64_t>(r.maxTokens, limit.contextTokens);
+    choice.history.reserve(std::min<uint64_t>(r.prompt.size() + fresh, artifact->program().vocabulary));
+    for (int32_t token : r.prompt)
+      choice.history.addPrompt(token);
+  }
+  if (r.promptLogprobs >= 0) {
+    a.scores.resize(r.prompt.size());
+    for (size_t i = 0; i < a.scores.size(); ++i)
+      a.scores[i] = {r.prompt[i], std::numeric_limits<float>::quiet_NaN(), {}};
+  }
+  if (!generates) a.pooled.resize(artifact->program().hiddenSize);
+
+  double now = clock(), waited = std::max(0.0, now - arrival);
+  ScheduledRequest s;
+  s.id = id;
+  s.prompt = r.prompt;
+  s.choices = r.choices;
+  s.maxTokens = generates ? r.maxTokens : 0;
+  using Rows = ScheduledRequest::PromptRows;
+  if (generates)
+    s.promptRows = r.promptLogprobs >= 0 ? Rows::all : Rows::none;
+  else
+    s.promptRows = r.pooling == Pooling::mean ? Rows::all : Rows::last;
+  s.tenant = r.tenant;
+  s.cacheSalt = r.cacheSalt;
+  s.priority = r.priority;
+  // The scheduler's times begin now. What was used up on the way here is not given again.
+  auto left = [&](double seconds) { return seconds > 0 ? std::max(seconds - waited, 1e-9) : 0; };
+  s.deadline = left(r.deadline);
+  s.ttftTarget = left(r.ttftTarget);
+  s.tpotTarget = r.tpotTarget;
+  a.listener->accepted(p.seed);
+  Status added = scheduler->add(now, std::move(s));
+  requests.emplace(id, std::move(made));
+  ++neverRan;
+  neverRanTokens += a.usage.promptTokens;
+  if (added.ok()) return;
+  a.error = std::move(added);
+  for (uint32_t c = 0; c < r.choices; ++c)
+    end({id, c, EndReason::rejected, Reason::rejectTtft, c + 1 == r.choices});
+}
+
+void EngineCore::cancel(RequestId id) {
+  if (find(id)) scheduler->cancel(clock(), id, EndReason::cancelled);
+}
+
+void EngineCore::cancelAll() {
+  for (auto &[id, active] : requests)
+    scheduler->cancel(clock(), id, EndReason::cancelled);
+}
+
+EngineStats EngineCore::stats() const {
+  EngineStats out = counters;
+  SchedulerStats s = scheduler->stats();
+  out.weightBytes = device->weightBytes();
+  out.running = s.running;
+  out.waiting = s.waiting;
+  out.preempted = s.preempted;
+  out.waitingTokens = s.waitingTokens;
+  out.kvBlocks = s.kvBlocks;
+  out.kvBlocksUsed = s.kvBlocksUsed;
+  out.kvBlocksCached = s.kvBlocksCached;
+  out.savedKvBytes = s.savedBytes;
+  out.steps = s.steps;
+  out.rows = s.rows;
+  out.prefixQueried = s.prefixQueried;
+  out.prefixHit = s.prefixHit;
+  out.preemptedRecompute = s.preemptedRecompute;
+  out.preemptedSave = s.preemptedSave;
+  out.rejectedQueue += s.rejectedQueue;
+  out.rejectedDeadline += s.rejectedDeadline;
+  return out;
+}
+
+void EngineCore::end(const PlannedEnd &ended) {
+  Active *a = find(ended.request);
+  if (!a || ended.choice >= a->choices.size()) return;
+  Choice &choice = a->choices[ended.choice];
+  EndReason reason = ended.end;
+  bool embedded = a->request.kind == RequestKind::embedding && (reason == EndReason::length || reason == EndReason::stop);
+  if (!choice.done) {
+    choice.done = true;
+    switch (reason) {
+    case EndReason::stop: ++counters.endedStop; break;
+    case EndReason::length: ++counters.endedLength; break;
+    case EndReason::cancelled: ++counters.endedCancelled; break;
+    case EndReason::timeout: ++counters.endedTimeout; break;
+    default: ++counters.endedFailed; break;
+    }
+    if (embedded) {
+      double scale = a->request.pooling == Pooling::mean ? 1.0 / std::max(1u, a->pooledRows) : 1.0;
+      for (size_t d = 0; d < vector.size(); ++d)
+        vector[d] = static_cast<float>(a->pooled[d] * scale);
+      a->listener->embedding(vector);
+    } else {
+      if (a->request.kind == RequestKind::generate && !choice.text.stopped())
+        if (std::string_view rest = choice.text.finish(); !rest.empty()) a->listener->piece(ended.choice, Sample(), rest);
+      if (choice.text.stopped()) reason = EndReason::stop; // the last bytes may complete a stop string
+      a->listener->choiceDone(ended.choice, reason, choice.text.stopText(), choice.stopToken);
+    }
+  }
+  if (ended.last) finish(*a, reason);
+}
+
+void EngineCore::finish(Active &a, EndReason reason) {
+  a.usage.totalSeconds = clock() - a.arrival;
+  if (!a.admitted) {
+    --neverRan;
+    neverRanTokens -= a.usage.promptTokens;
+    a.usage.queueSeconds = a.usage.totalSeconds;
+  }
+  if (a.error.ok())
+    for (Choice &choice : a.choices)
+      if (!choice.error.ok() && a.error.ok()) a.error = std::move(choice.error);
+  if (a.error.ok() && reason == EndReason::rejected)
+    a.error = makeError(StatusCode::resourceExhausted, "the time to the first token cannot be met: expected %g seconds",
+                        a.request.ttftTarget);
+  if (a.error.ok() && reason == EndReason::failed) a.error = Status(StatusCode::internal, "the request failed");
+  a.listener->finished(a.usage, a.error);
+  if (observer) observer->requestDone(a.request.tenant, reason, a.usage);
+  requests.erase(a.id);
+}
+
+} // namespace lathe::runtime

@@ -1,0 +1,166 @@
+//===- EngineCore.h - the serving engine without its thread -------*- C++ -*-===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//
+// Requests in, one transactional step a call, events out (docs/engine.md, "One step"). RequestEngine drives it
+// with a thread and a clock; tests drive it by hand, with a clock of their own, so that a schedule can be repeated.
+//===----------------------------------------------------------------------===//
+#pragma once
+#include "runtime/device/cpu/ThreadTeam.h"
+#include "runtime/engine/RequestEngine.h"
+#include "runtime/engine/StepDevice.h"
+#include "runtime/scheduler/Scheduler.h"
+#include "runtime/text/AnswerText.h"
+#include <functional>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+namespace lathe::runtime {
+
+/// Checks requests against an engine's limits. Immutable, thread-safe.
+class RequestCheck {
+public:
+  RequestCheck(const Program &program, const EngineLimits &limits, bool text)
+      : program(program), limits(limits), text(text) {}
+  /// Error: invalidArgument or unsupported; the message begins with the name of the field, as clients write it.
+  Status operator()(const Request &request) const;
+
+private:
+  const Program &program;
+  EngineLimits limits;
+  bool text;
+};
+
+/// One thread at a time.
+class EngineCore {
+public:
+  /// Seconds from any origin, never falling.
+  using Clock = std::function<double()>;
+
+  /// As RequestEngine::create. |clock| null: the system's steady clock.
+  static Result<std::unique_ptr<EngineCore>> create(std::shared_ptr<LoadedArtifact> artifact,
+                                                    std::shared_ptr<const TextModel> text,
+                                                    const RequestEngineOptions &options, Device *device,
+                                                    EngineObserver *observer, Clock clock);
+  ~EngineCore();
+
+  /// Takes a request that has passed check(); |arrival| on the core's clock. What goes wrong from here on, the listener hears.
+  void add(RequestId id, Request request, std::shared_ptr<RequestListener> listener, double arrival);
+  void cancel(RequestId id);
+  /// Ends every request.
+  void cancelAll();
+  /// One step. False: there was nothing to run; wakeAt() says when that may change by itself.
+  bool step();
+  void clearPrefixCache() { scheduler->clearPrefixCache(clock()); }
+
+  /// Called in step() between the plan and the device's work, when admitted requests wait no longer.
+  std::function<void()> onPlan;
+
+  bool idle() const { return requests.empty(); }
+  size_t inside() const { return requests.size(); }
+  uint32_t waiting() const { return neverRan; } ///< requests not yet admitted
+  uint64_t waitingTokens() const { return neverRanTokens; }
+  double wakeAt() const { return wake; }
+  double now() const { return clock(); }
+  EngineStats stats() const;
+  AdmissionForecast forecast() const { return scheduler->forecast(); }
+  const EngineLimits &limits() const { return limit; }
+  const RequestCheck &check() const { return *checker; }
+  /// The first invariant found broken, by the checks of RequestEngineOptions::checkInvariants; ok: none.
+  const Status &broken() const { return invariant; }
+  const Scheduler &state() const { return *scheduler; }
+  KVCache &kv() { return scheduler->kv(); }
+
+private:
+  struct Choice {
+    Choice(const Tokenizer *tokenizer, AnswerTextOptions options) : text(tokenizer, std::move(options)) {}
+    AnswerText text;
+    TokenHistory history; ///< kept only if the request's parameters look at it
+    uint32_t tokens = 0;
+    int32_t stopToken = -1;
+    double lastToken = 0; ///< when it came
+    Status error;
+    bool done = false;
+  };
+  struct Active {
+    RequestId id = 0;
+    Request request;
+    std::shared_ptr<RequestListener> listener;
+    std::vector<Choice> choices;
+    std::vector<PromptLogprob> scores; ///< one a prompt token, if asked for
+    std::vector<double> pooled;        ///< sum or last row of the hidden states
+    uint32_t pooledRows = 0;           ///< prompt rows that are in |pooled|
+    RequestUsage usage;
+    double arrival = 0;
+    bool keepsHistory = false, admitted = false, promptTold = false;
+    Status error; ///< of the whole request
+  };
+  /// Something to be computed from one result row.
+  struct Job {
+    enum Kind : uint8_t { sample, score, pool } kind = sample;
+    Active *request = nullptr;
+    uint32_t piece = 0, choice = 0, slot = 0; ///< slot: in choiceResults
+    uint32_t position = 0; ///< of the row's token
+    const float *row = nullptr;
+    Sample result;
+    Status status;
+  };
+
+  EngineCore() = default;
+  Status open(std::shared_ptr<LoadedArtifact> artifact, std::shared_ptr<const TextModel> text,
+              const RequestEngineOptions &options, Device *device, EngineObserver *observer, Clock clock);
+  Status measureSteps(StepCostModel &cost);
+  Active *find(RequestId id);
+  // Parts of a step.
+  void begin(const StepPlan &plan);
+  Status compute(const StepPlan &plan);
+  Status slices(const StepPlan &plan, EntryKind kind);
+  void addJobs(const StepPlan &plan, uint32_t piece, uint32_t token, const float *row);
+  void runJobs();
+  void runJob(Job &job, Sampler &sampler);
+  void take(Job &job);
+  void takeToken(Job &job, Active &active, Choice &choice);
+  void tellPrompt(Active &active);
+  void giveUp(const StepPlan &plan, const Status &error);
+  void end(const PlannedEnd &ended);
+  void finish(Active &active, EndReason reason);
+  void checkState();
+
+  std::shared_ptr<LoadedArtifact> artifact;
+  std::shared_ptr<const TextModel> text;
+  std::unique_ptr<Device> ownDevice;
+  std::unique_ptr<StepDevice> device;
+  std::unique_ptr<TraceSink> trace;
+  std::unique_ptr<Scheduler> scheduler;
+  std::unique_ptr<RequestCheck> checker;
+  EngineObserver *observer = nullptr;
+  Clock clock;
+  EngineLimits limit;
+  bool poison = false, checkAlways = false;
+  Status invariant;
+
+  std::unordered_map<RequestId, std::unique_ptr<Active>> requests;
+  uint32_t neverRan = 0;
+  uint64_t neverRanTokens = 0;
+  double wake = 0;
+  EngineStats counters; ///< those that the scheduler does not keep
+
+  // The step; memory of create().
+  std::vector<int32_t> resultRows; ///< of one kind
+  struct Origin {
+    uint32_t piece, token;
+  };
+  std::vector<Origin> origins; ///< of resultRows
+  std::vector<ChoiceResult> choiceResults;
+  std::vector<PieceResult> pieceResults;
+  std::vector<uint32_t> pieceRows;  ///< first row of each piece
+  std::vector<uint32_t> firstChoice; ///< of each piece, in choiceResults
+  std::vector<Job> jobs;
+  size_t jobCount = 0;
+  std::shared_ptr<ThreadTeam> team;               ///< of the process: it samples while the device rests
+  std::vector<std::unique_ptr<Sampler>> samplers; ///< one a thread
+  std::vector<float> vector;                      ///< an embedding
+  double deviceSeconds = 0, samplerSeconds = 0;
+};
+
+} // namespace lathe::runtime

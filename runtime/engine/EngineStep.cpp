@@ -1,0 +1,271 @@
+//===- EngineStep.cpp - one step as a transaction -------------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "runtime/engine/EngineCore.h"
+#include <algorithm>
+#include <cmath>
+
+namespace lathe::runtime {
+
+bool EngineCore::step() {
+  double start = clock();
+  const StepPlan &plan = scheduler->plan(start);
+  counters.schedulerSeconds += clock() - start;
+  begin(plan);
+  if (onPlan) onPlan();
+  Status status = device->transfer(plan, scheduler->kv(), poison);
+  wake = plan.wakeAt;
+  if (!plan.rows) {
+    bool changed = !plan.ended.empty() || !plan.preempted.empty();
+    if (!status.ok()) giveUp(plan, status); // what was to be saved is lost
+    checkState();
+    return changed;
+  }
+  deviceSeconds = samplerSeconds = 0;
+  if (status.ok()) status = compute(plan);
+  counters.busySeconds += deviceSeconds;
+  counters.samplerSeconds += samplerSeconds;
+  if (!status.ok()) {
+    giveUp(plan, status);
+    checkState();
+    return true;
+  }
+  double done = clock(), seconds = done - start;
+  uint32_t rows = plan.rows;
+  auto ended = scheduler->commit(done, seconds, pieceResults);
+  counters.schedulerSeconds += clock() - done;
+  for (const PlannedEnd &e : ended)
+    end(e);
+  if (observer) observer->step(rows, seconds);
+  checkState();
+  return true;
+}
+
+/// Tells what the plan decided without the device.
+void EngineCore::begin(const StepPlan &plan) {
+  double now = clock();
+  for (const PlannedEnd &e : plan.ended)
+    end(e);
+  for (const PlannedPreemption &p : plan.preempted)
+    if (Active *a = find(p.request)) ++a->usage.preemptions;
+  for (const PlannedAdmission &admission : plan.admitted) {
+    Active *a = find(admission.request);
+    if (!a || a->admitted) continue;
+    a->admitted = true;
+    --neverRan;
+    neverRanTokens -= a->usage.promptTokens;
+    a->usage.queueSeconds = now - a->arrival;
+    a->usage.cachedTokens = admission.cachedTokens;
+  }
+}
+
+Status EngineCore::compute(const StepPlan &plan) {
+  pieceRows.clear();
+  firstChoice.clear();
+  pieceResults.clear();
+  uint32_t rows = 0, choices = 0;
+  bool logits = false, embeddings = false;
+  for (const StepPiece &piece : plan.pieces) {
+    pieceRows.push_back(rows);
+    firstChoice.push_back(choices);
+    rows += piece.tokens;
+    choices += piece.samples;
+    if (piece.resultFrom >= piece.tokens) continue;
+    Active *a = find(piece.request);
+    (a && a->request.kind == RequestKind::embedding ? embeddings : logits) = true;
+  }
+  choiceResults.assign(choices, {});
+  for (size_t i = 0; i < plan.pieces.size(); ++i)
+    pieceResults.push_back({std::span(choiceResults).subspan(firstChoice[i], plan.pieces[i].samples), false});
+  double before = clock();
+  Status ran = device->run(plan, scheduler->kv());
+  deviceSeconds += clock() - before;
+  LATHE_RETURN_IF_ERROR(ran);
+  if (logits) LATHE_RETURN_IF_ERROR(slices(plan, EntryKind::head));
+  if (embeddings) LATHE_RETURN_IF_ERROR(slices(plan, EntryKind::embed));
+  for (const StepPiece &piece : plan.pieces)
+    if (Active *a = piece.promptDone ? find(piece.request) : nullptr) tellPrompt(*a);
+  return Status();
+}
+
+/// Results of one kind, a slice at a time, each used before the next takes its place.
+Status EngineCore::slices(const StepPlan &plan, EntryKind kind) {
+  resultRows.clear();
+  origins.clear();
+  for (uint32_t i = 0; i < plan.pieces.size(); ++i) {
+    const StepPiece &piece = plan.pieces[i];
+    Active *a = find(piece.request);
+    if (!a || (a->request.kind == RequestKind::embedding) != (kind == EntryKind::embed)) continue;
+    for (uint32_t t = piece.resultFrom; t < piece.tokens; ++t) {
+      resultRows.push_back(static_cast<int32_t>(pieceRows[i] + t));
+      origins.push_back({i, t});
+    }
+  }
+  for (size_t first = 0; first < resultRows.size();) {
+    double before = clock();
+    auto count = device->results(kind, resultRows, first);
+    double computed = clock();
+    deviceSeconds += computed - before;
+    LATHE_RETURN_IF_ERROR(count.status());
+    jobCount = 0;
+    for (uint32_t i = 0; i < *count; ++i)
+      addJobs(plan, origins[first + i].piece, origins[first + i].token, device->result(kind, i).data());
+    runJobs();
+    for (size_t j = 0; j < jobCount; ++j)
+      take(jobs[j]);
+    samplerSeconds += clock() - computed;
+    first += *count;
+  }
+  return Status();
+}
+
+void EngineCore::addJobs(const StepPlan &plan, uint32_t index, uint32_t token, const float *row) {
+  const StepPiece &piece = plan.pieces[index];
+  Active *a = find(piece.request);
+  auto add = [&](Job::Kind kind, uint32_t choice, uint32_t slot) {
+    if (jobCount == jobs.size()) jobs.emplace_back();
+    Job &job = jobs[jobCount++];
+    job.kind = kind;
+    job.request = a;
+    job.piece = index;
+    job.choice = choice;
+    job.slot = slot;
+    job.position = piece.first + token;
+    job.row = row;
+    job.status = Status();
+  };
+  if (a->request.kind == RequestKind::embedding) return add(Job::pool, 0, 0);
+  if (a->request.promptLogprobs >= 0 && piece.first + token + 1 < a->request.prompt.size()) add(Job::score, 0, 0);
+  if (token + 1 < piece.tokens) return;
+  for (uint32_t k = 0; k < piece.samples; ++k)
+    add(Job::sample, piece.samples > 1 ? k : piece.choice, firstChoice[index] + k);
+}
+
+void EngineCore::runJobs() {
+  // The cost of a job, in logits looked at; the noise of a draw is worth eight, the exponential of a score four.
+  uint64_t cost = 0, vocabulary = artifact->program().vocabulary;
+  for (size_t j = 0; j < jobCount; ++j)
+    if (jobs[j].kind != Job::pool)
+      cost += vocabulary * (jobs[j].kind == Job::score ? 4 : jobs[j].request->request.sampling.temperature > 0 ? 8 : 1);
+  auto threads = static_cast<unsigned>(std::min<uint64_t>(samplers.size(), jobCount));
+  constexpr uint64_t worthWaking = 200'000; // about 50 us of work
+  if (threads < 2 || cost < worthWaking) {
+    for (size_t j = 0; j < jobCount; ++j)
+      runJob(jobs[j], *samplers[0]);
+    return;
+  }
+  team->run(
+      threads, false,
+      [](void *self, unsigned thread, unsigned n, FlagBarrier &) {
+        auto &core = *static_cast<EngineCore *>(self);
+        for (size_t j = thread; j < core.jobCount; j += n)
+          core.runJob(core.jobs[j], *core.samplers[thread]);
+      },
+      this);
+}
+
+/// May run on any thread: writes the job alone.
+void EngineCore::runJob(Job &job, Sampler &sampler) {
+  const Active &a = *job.request;
+  std::span<const float> logits(job.row, artifact->program().vocabulary);
+  if (job.kind == Job::score)
+    job.status = sampler.score(logits, a.request.prompt[job.position + 1], a.request.promptLogprobs, job.position + 1, job.result);
+  else if (job.kind == Job::sample)
+    job.status = sampler.sample(logits, a.request.sampling, a.choices[job.choice].history, job.position + 1, {},
+                                job.choice, job.result);
+}
+
+void EngineCore::take(Job &job) {
+  Active &a = *job.request;
+  PieceResult &piece = pieceResults[job.piece];
+  if (piece.failed) return;
+  auto fail = [&](Status error) {
+    if (a.error.ok()) a.error = std::move(error);
+    piece.failed = true;
+  };
+  if (job.kind == Job::pool) {
+    bool mean = a.request.pooling == Pooling::mean;
+    if (mean && job.position != a.pooledRows) return; // computed again after a preemption
+    for (size_t d = 0; d < a.pooled.size(); ++d) {
+      if (!std::isfinite(job.row[d]))
+        return fail(makeError(StatusCode::internal, "hidden state at position %u: value %zu is %f", job.position, d,
+                              static_cast<double>(job.row[d])));
+      a.pooled[d] = (mean ? a.pooled[d] : 0.0) + static_cast<double>(job.row[d]);
+    }
+    ++a.pooledRows;
+  } else if (job.kind == Job::score) {
+    if (!job.status.ok()) return fail(std::move(job.status));
+    PromptLogprob &score = a.scores[job.position + 1];
+    score.logprob = job.result.logprob;
+    score.top.assign(job.result.top.begin(), job.result.top.end());
+  } else {
+    Choice &choice = a.choices[job.choice];
+    tellPrompt(a);
+    takeToken(job, a, choice);
+  }
+}
+
+void EngineCore::takeToken(Job &job, Active &a, Choice &choice) {
+  ChoiceResult &out = choiceResults[job.slot];
+  auto endWith = [&](EndReason reason) {
+    out.ended = true;
+    out.reason = reason;
+  };
+  if (!job.status.ok()) {
+    choice.error = std::move(job.status);
+    return endWith(EndReason::failed);
+  }
+  const SamplingParams &p = a.request.sampling;
+  int32_t token = job.result.token;
+  if (std::binary_search(p.stopTokenIds.begin(), p.stopTokenIds.end(), token)) {
+    choice.stopToken = token;
+    return endWith(EndReason::stop);
+  }
+  out.token = token;
+  if (a.keepsHistory) choice.history.addOutput(token);
+  double now = clock();
+  if (a.usage.newTokens == 0) {
+    a.usage.ttftSeconds = now - a.arrival;
+    if (observer) observer->firstToken(a.request.tenant, a.usage.ttftSeconds);
+  }
+  if (choice.tokens++ > 0 && observer) observer->tokenGap(a.request.tenant, now - choice.lastToken);
+  choice.lastToken = now;
+  ++a.usage.newTokens;
+  ++counters.newTokens;
+  std::string_view shown = choice.text.push(token);
+  a.listener->piece(job.choice, job.result, shown);
+  if (choice.text.stopped()) endWith(EndReason::stop);
+}
+
+/// Once a request, when its prompt is computed.
+void EngineCore::tellPrompt(Active &a) {
+  if (a.promptTold) return;
+  a.promptTold = true;
+  counters.promptTokens += a.usage.promptTokens;
+  if (a.request.promptLogprobs >= 0) a.listener->promptDone(a.scores);
+}
+
+/// The step did not happen: all of its requests end, the engine goes on.
+void EngineCore::giveUp(const StepPlan &plan, const Status &error) {
+  double now = clock();
+  std::vector<RequestId> lost;
+  for (const StepPiece &piece : plan.pieces)
+    lost.push_back(piece.request);
+  if (!plan.rows)
+    for (const PlannedPreemption &p : plan.preempted)
+      if (p.saved) lost.push_back(p.request);
+  if (plan.rows) scheduler->rollback(now);
+  for (RequestId id : lost) {
+    Active *a = find(id);
+    if (!a) continue;
+    if (a->error.ok()) a->error = error;
+    scheduler->cancel(now, id, EndReason::failed);
+  }
+}
+
+void EngineCore::checkState() {
+  if (!invariant.ok() || !(checkAlways || requests.empty())) return;
+  invariant = scheduler->checkInvariants();
+}
+
+} // namespace lathe::runtime

@@ -1,0 +1,160 @@
+//===- StepDevice.cpp -----------------------------------------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "runtime/engine/StepDevice.h"
+#include <algorithm>
+#include <chrono>
+#include <cinttypes>
+#include <sys/mman.h>
+
+namespace lathe::runtime {
+
+constexpr uint64_t resultSliceBytes = 16 << 20;
+
+SavedBlocks::~SavedBlocks() {
+  for (const Group &g : groups)
+    if (g.data) munmap(g.data, g.blockBytes * g.slots);
+}
+
+Status SavedBlocks::reserve(const Program &program, uint64_t budgetBytes) {
+  HostStore store(program, budgetBytes); // knows how many slots a budget makes
+  for (uint32_t g = 0; g < program.kvGroups.size(); ++g) {
+    groups.push_back({nullptr, store.blockBytes(g), store.slots(g)});
+    Group &group = groups.back();
+    if (!group.slots) continue;
+    uint64_t bytes = group.blockBytes * group.slots;
+    void *data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (data == MAP_FAILED)
+      return makeError(StatusCode::resourceExhausted, "cannot allocate %" PRIu64 " bytes for saved KV blocks", bytes);
+    group.data = static_cast<uint8_t *>(data);
+  }
+  return Status();
+}
+
+std::span<uint8_t> SavedBlocks::slot(uint32_t g, uint32_t index) const {
+  if (g >= groups.size() || index >= groups[g].slots) return {};
+  return {groups[g].data + groups[g].blockBytes * index, groups[g].blockBytes};
+}
+
+Result<std::unique_ptr<StepDevice>> StepDevice::create(std::shared_ptr<LoadedArtifact> artifact, Device &device,
+                                                       const ExecutableOptions &options, uint32_t stepTokens,
+                                                       uint64_t savedBytes) {
+  std::unique_ptr<StepDevice> d(new StepDevice());
+  d->artifact = std::move(artifact);
+  LATHE_RETURN_IF_ERROR(d->saved.reserve(d->program(), savedBytes));
+  LATHE_ASSIGN_OR_RETURN(d->device, device.prepare(d->artifact, options));
+  d->blocks = options.kvBlocks;
+  for (const Entry &entry : d->program().entries)
+    for (const Bucket &bucket : entry.buckets) {
+      uint64_t bytes = 0;
+      for (uint32_t i = 0; i < bucket.launchCount; ++i)
+        bytes += d->program().launches[bucket.firstLaunch + i].weightBytes;
+      EntryKind kind = entry.name == "step" ? EntryKind::step : entry.name == "head" ? EntryKind::head : EntryKind::embed;
+      d->perBucket[static_cast<int>(kind)].push_back({bucket.maxRows, bytes});
+    }
+  for (auto *list : {&d->token, &d->position, &d->slot, &d->sequence})
+    list->resize(stepTokens);
+  return d;
+}
+
+Status StepDevice::transfer(const StepPlan &plan, KVCache &kv, bool poison) {
+  auto number = [](int32_t block) { return static_cast<uint32_t>(block); };
+  for (const KVTransfer &t : plan.saves)
+    LATHE_RETURN_IF_ERROR(device->saveBlock(t.group, number(t.block), saved.slot(t.group, t.slot)));
+  if (poison)
+    for (auto [group, block] : kv.takeReleased())
+      LATHE_RETURN_IF_ERROR(device->fillBlock(group, number(block), 0xff));
+  for (const KVCopy &c : plan.copies)
+    LATHE_RETURN_IF_ERROR(device->copyBlock(c.group, number(c.from), number(c.to)));
+  for (const KVTransfer &t : plan.restores)
+    LATHE_RETURN_IF_ERROR(device->restoreBlock(t.group, number(t.block), saved.slot(t.group, t.slot)));
+  return Status();
+}
+
+LatheStep StepDevice::stepOf(uint32_t rows, const int32_t *const *tables, const uint32_t *strides,
+                             uint32_t sequences) const {
+  LatheStep s{};
+  s.size = sizeof s;
+  s.rows = rows;
+  s.sequences = sequences;
+  s.token = token.data();
+  s.position = position.data();
+  s.slot = slot.data();
+  s.sequence = sequence.data();
+  s.blockTable = tables;
+  s.tableStride = strides;
+  return s;
+}
+
+Status StepDevice::runEntry(EntryKind kind, const LatheStep &input) {
+  LATHE_ASSIGN_OR_RETURN(Ticket ticket, device->submit(kind, input));
+  uint32_t rows = kind == EntryKind::step ? input.rows : input.outRows;
+  for (const BucketBytes &bucket : perBucket[static_cast<int>(kind)])
+    if (bucket.maxRows >= rows) {
+      weightsRead += bucket.weightBytes;
+      break;
+    }
+  return device->wait(ticket);
+}
+
+Status StepDevice::run(const StepPlan &plan, const KVCache &kv) {
+  if (plan.rows > token.size())
+    return makeError(StatusCode::internal, "expected a plan of at most %zu rows, found %u", token.size(), plan.rows);
+  uint32_t row = 0;
+  for (const StepPiece &piece : plan.pieces)
+    for (uint32_t i = 0; i < piece.tokens; ++i, ++row) {
+      token[row] = piece.ids[i];
+      position[row] = slot[row] = static_cast<int32_t>(piece.first + i);
+      sequence[row] = static_cast<int32_t>(piece.row);
+    }
+  step = stepOf(row, kv.tables(), kv.strides(), kv.sequences());
+  return runEntry(EntryKind::step, step);
+}
+
+Result<uint32_t> StepDevice::results(EntryKind kind, std::span<const int32_t> rows, size_t first) {
+  const Program &p = program();
+  uint32_t stride = kind == EntryKind::embed ? p.embeddingStride : p.logitsStride;
+  uint64_t slice = std::clamp<uint64_t>(resultSliceBytes / (uint64_t(stride) * 4), 1, p.maxOutRows);
+  step.outRows = static_cast<uint32_t>(std::min<uint64_t>(slice, rows.size() - first));
+  step.outRow = rows.data() + first;
+  LATHE_RETURN_IF_ERROR(runEntry(kind, step));
+  return step.outRows;
+}
+
+std::span<const float> StepDevice::result(EntryKind kind, uint32_t index) {
+  if (kind == EntryKind::embed) return {device->embedding(index), program().hiddenSize};
+  return {device->logits(index), program().vocabulary};
+}
+
+Result<double> StepDevice::measure(uint32_t rows) {
+  const Program &p = program();
+  std::vector<std::vector<int32_t>> tables;
+  std::vector<const int32_t *> pointers;
+  std::vector<uint32_t> strides;
+  for (uint32_t g = 0; g < p.kvGroups.size(); ++g) {
+    uint32_t page = p.kvGroups[g].pageTokens, needed = (rows + page - 1) / page;
+    rows = std::min<uint64_t>(rows, uint64_t(blocks[g]) * page);
+    auto &table = tables.emplace_back();
+    for (uint32_t b = 0; b < needed; ++b)
+      table.push_back(static_cast<int32_t>(std::min(b, blocks[g] - 1)));
+    strides.push_back(needed);
+  }
+  for (auto &table : tables)
+    pointers.push_back(table.data());
+  rows = std::min<uint32_t>({rows, static_cast<uint32_t>(token.size()), p.maxSeq});
+  for (uint32_t r = 0; r < rows; ++r) {
+    token[r] = static_cast<int32_t>(r * 7919u % p.vocabulary);
+    position[r] = slot[r] = static_cast<int32_t>(r);
+    sequence[r] = 0;
+  }
+  auto begin = std::chrono::steady_clock::now();
+  LatheStep s = stepOf(rows, pointers.data(), strides.data(), 1);
+  LATHE_RETURN_IF_ERROR(runEntry(EntryKind::step, s));
+  int32_t last = static_cast<int32_t>(rows) - 1;
+  s.outRows = 1;
+  s.outRow = &last;
+  LATHE_RETURN_IF_ERROR(runEntry(EntryKind::head, s));
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+} // namespace lathe::runtime

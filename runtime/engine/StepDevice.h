@@ -1,0 +1,80 @@
+//===- StepDevice.h - a planned step on a device ------------------*- C++ -*-===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#pragma once
+#include "runtime/device/Device.h"
+#include "runtime/scheduler/StepPlan.h"
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace lathe::runtime {
+
+/// Host memory for saved KV blocks: address space for all slots at once, pages when they are first used.
+class SavedBlocks {
+public:
+  SavedBlocks() = default;
+  ~SavedBlocks();
+  SavedBlocks(const SavedBlocks &) = delete;
+  SavedBlocks &operator=(const SavedBlocks &) = delete;
+  /// Error: resourceExhausted.
+  Status reserve(const Program &program, uint64_t budgetBytes);
+  /// The bytes of one slot; empty for one that does not exist.
+  std::span<uint8_t> slot(uint32_t group, uint32_t index) const;
+
+private:
+  struct Group {
+    uint8_t *data = nullptr;
+    uint64_t blockBytes = 0;
+    uint32_t slots = 0;
+  };
+  std::vector<Group> groups;
+};
+
+/// Carries out plans: transfers of blocks, rows, results in slices. All memory is allocated by create(). One thread at a
+/// time.
+class StepDevice {
+public:
+  /// |stepTokens| rows at most in a plan. Errors: those of Device::prepare.
+  static Result<std::unique_ptr<StepDevice>> create(std::shared_ptr<LoadedArtifact> artifact, Device &device,
+                                                    const ExecutableOptions &options, uint32_t stepTokens,
+                                                    uint64_t savedBytes);
+
+  /// Saves, NaN into blocks that nobody reads any more (if |poison|), copies, restores: in this order, before the rows.
+  Status transfer(const StepPlan &plan, KVCache &kv, bool poison);
+  /// Runs the rows of |plan| through the entry "step".
+  Status run(const StepPlan &plan, const KVCache &kv);
+  /// Computes results of some of |rows| of the last step, from |rows|[first] on: logits (EntryKind::head) or the normed hidden
+  /// states (EntryKind::embed), at most 16 MB at once. Returns how many; result(kind, i) is that of rows[first + i].
+  Result<uint32_t> results(EntryKind kind, std::span<const int32_t> rows, size_t first);
+  std::span<const float> result(EntryKind kind, uint32_t index);
+
+  /// Runs |rows| rows of an unused sequence and one row of logits; returns the seconds. Overwrites KV blocks, from block 0
+  /// on: for use before anything is in them.
+  Result<double> measure(uint32_t rows);
+
+  Executable &executable() { return *device; }
+  /// Bytes of weights that all runs so far have read.
+  uint64_t weightBytes() const { return weightsRead; }
+  const Program &program() const { return artifact->program(); }
+
+private:
+  StepDevice() = default;
+  LatheStep stepOf(uint32_t rows, const int32_t *const *tables, const uint32_t *strides, uint32_t sequences) const;
+  Status runEntry(EntryKind kind, const LatheStep &step);
+
+  std::shared_ptr<LoadedArtifact> artifact;
+  std::unique_ptr<Executable> device;
+  SavedBlocks saved;
+  std::vector<uint32_t> blocks;
+  std::vector<int32_t> token, position, slot, sequence; ///< rows of the step
+  LatheStep step{};                                     ///< the last one
+  struct BucketBytes {
+    uint32_t maxRows;
+    uint64_t weightBytes;
+  };
+  std::vector<BucketBytes> perBucket[3]; ///< by EntryKind
+  uint64_t weightsRead = 0;
+};
+
+} // namespace lathe::runtime

@@ -1,0 +1,46 @@
+#!/bin/bash
+# The serving engine on compiled models: random schedules in which every request gets the bits of its answer alone (EngineFuzz), and
+# embeddings against the interpreter (CompareEmbeddings). LATHE_FULL=1 runs 10^5 schedules.
+set -euo pipefail
+ROOT=$(cd "$(dirname "$0")/../.." && pwd)
+BUILD=${LATHE_BUILD:-$ROOT/build}
+WORK=$BUILD/test/e2e/engine
+MODEL=${LATHE_MODEL_DIR:-$BUILD/demo}/SmolLM2-135M-Instruct.Q4_1.gguf
+LATHE=$BUILD/bin/lathe
+SEED=${LATHE_SEED:-1}
+FULL=${LATHE_FULL:-}
+say() { printf '\n== %s\n' "$*" >&2; }
+mkdir -p "$WORK"
+tiny() { python3 "$ROOT/test/e2e/tiny_model.py" --layers 2 --hidden 64 --heads 4 --kv-heads 2 --head 16 --ffn 96 --vocab 97 --max-seq 256 "$@"; }
+compile() { "$LATHE" compile "$@" --target native --quiet >/dev/null 2>"$WORK/compile.log" || { cat "$WORK/compile.log" >&2; return 1; }; }
+
+# pages NAME SCHEDULES COMPILE-OPTIONS -- MODEL-OPTIONS: one model with three page sizes, fuzzed.
+pages() {
+  local name=$1 schedules=$2 options=() files=()
+  shift 2
+  while [ "$1" != -- ]; do options+=("$1"); shift; done
+  shift
+  tiny "$@" >"$WORK/$name.mlir"
+  for page in 16 32 64; do
+    compile "$WORK/$name.mlir" -o "$WORK/$name-$page.lathe" --page $page --max-rows 128 "${options[@]}"
+    files+=("$WORK/$name-$page.lathe")
+  done
+  "$BUILD/test/e2e/EngineFuzz" "$SEED" "$schedules" "${files[@]}"
+}
+
+say "engine: random schedules on tiny models"
+pages tiny $([ "$FULL" ] && echo 70000 || echo 3000) --
+pages window $([ "$FULL" ] && echo 30000 || echo 1500) --kv int8 -- --layers 3 --window 40
+
+say "engine: embeddings"
+TOKENS=$(python3 -c "print(*[(7 * i * i + 3 * i) % 97 for i in range(70)])")
+tiny >"$WORK/embed.mlir"
+tiny --headless >"$WORK/headless.mlir"
+"$BUILD/bin/lathe-interp" "$WORK/headless.mlir" --tokens "${TOKENS// /,}" --raw "$WORK/embed.f32"
+compile "$WORK/embed.mlir" -o "$WORK/embed.lathe" --activations f32 --kv f32
+"$BUILD/test/e2e/CompareEmbeddings" "$WORK/embed.lathe" "$WORK/embed.f32" 1e-4 $TOKENS
+
+[ -f "$MODEL" ] || { echo "note: '$MODEL' is not there, so SmolLM2 is left out" >&2; exit 0; }
+say "engine: random schedules on SmolLM2"
+compile "$MODEL" -o "$WORK/smollm2.lathe"
+"$BUILD/test/e2e/EngineFuzz" --requests 16 --prompt 60 --new 16 --context 96 "$SEED" $([ "$FULL" ] && echo 300 || echo 6) "$WORK/smollm2.lathe"

@@ -1,0 +1,87 @@
+//===- FaultyDevice.h - a device that fails when told to ----------*- C++ -*-===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#pragma once
+#include "ToyArtifact.h"
+#include "runtime/device/Device.h"
+#include <condition_variable>
+#include <limits>
+#include <mutex>
+
+namespace lathe::test {
+
+class FaultyDevice : public runtime::Device {
+public:
+  explicit FaultyDevice(runtime::Device &real) : real(real) {}
+  const char *name() const override { return "faulty"; }
+  Result<std::unique_ptr<runtime::Executable>> prepare(std::shared_ptr<runtime::LoadedArtifact> artifact,
+                                                       const runtime::ExecutableOptions &options) override {
+    LATHE_ASSIGN_OR_RETURN(auto inner, real.prepare(std::move(artifact), options));
+    return std::unique_ptr<runtime::Executable>(std::make_unique<Faulty>(*this, std::move(inner)));
+  }
+  bool failing = false; ///< steps fail when they are waited for
+  int poisonedRow = -1; ///< logits of this row are NaN
+
+  /// Steps that are submitted from now on last until release(). Thread-safe.
+  void hold() {
+    std::lock_guard lock(mutex);
+    holding = true;
+  }
+  void release() {
+    std::lock_guard lock(mutex);
+    holding = false;
+    changed.notify_all();
+  }
+  /// Returns when a step is being held.
+  void waitHeld() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return held; });
+  }
+
+private:
+  void pass() {
+    std::unique_lock lock(mutex);
+    held = holding;
+    changed.notify_all();
+    changed.wait(lock, [&] { return !holding; });
+    held = false;
+  }
+  class Faulty : public runtime::Executable {
+  public:
+    Faulty(FaultyDevice &device, std::unique_ptr<runtime::Executable> inner) : device(device), inner(std::move(inner)) {}
+    Result<runtime::Ticket> submit(runtime::EntryKind entry, const LatheStep &step) override {
+      device.pass();
+      return inner->submit(entry, step);
+    }
+    Status wait(runtime::Ticket ticket) override {
+      if (device.failing) return Status(StatusCode::internal, "the device is on fire");
+      return inner->wait(ticket);
+    }
+    const float *logits(uint32_t row) override {
+      return static_cast<int>(row) == device.poisonedRow ? nans.data() : inner->logits(row);
+    }
+    const float *hidden(uint32_t row) override { return inner->hidden(row); }
+    const float *embedding(uint32_t row) override { return inner->embedding(row); }
+    Status saveBlock(uint32_t g, uint32_t block, std::span<uint8_t> out) override { return inner->saveBlock(g, block, out); }
+    Status restoreBlock(uint32_t g, uint32_t block, std::span<const uint8_t> bytes) override {
+      return inner->restoreBlock(g, block, bytes);
+    }
+    Status copyBlock(uint32_t g, uint32_t from, uint32_t to) override { return inner->copyBlock(g, from, to); }
+    Status fillBlock(uint32_t g, uint32_t block, uint8_t value) override { return inner->fillBlock(g, block, value); }
+    void setProfiling(bool on) override { inner->setProfiling(on); }
+    std::vector<runtime::LaunchProfile> profile() const override { return inner->profile(); }
+    unsigned threads() const override { return inner->threads(); }
+    uint64_t memoryBytes() const override { return inner->memoryBytes(); }
+
+  private:
+    FaultyDevice &device;
+    std::unique_ptr<runtime::Executable> inner;
+    std::vector<float> nans = std::vector<float>(toyVocabulary, std::numeric_limits<float>::quiet_NaN());
+  };
+  runtime::Device &real;
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool holding = false, held = false;
+};
+
+} // namespace lathe::test

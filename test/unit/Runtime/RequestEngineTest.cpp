@@ -1,0 +1,252 @@
+//===- RequestEngineTest.cpp - the engine's thread and its callers --------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "EngineTesting.h"
+#include "FaultyDevice.h"
+#include "runtime/engine/KVBudget.h"
+#include <atomic>
+#include <random>
+#include <sys/resource.h>
+#include <thread>
+
+using namespace lathe;
+using namespace lathe::runtime;
+using namespace lathe::test;
+
+namespace {
+
+std::unique_ptr<RequestEngine> makeEngine(RequestEngineOptions options, Device *device = nullptr,
+                                          EngineObserver *observer = nullptr) {
+  options.threads = 1;
+  options.memoryBudget = uint64_t(1) << 30;
+  auto engine = RequestEngine::create(loadToy("request-engine-test.lathe"), nullptr, options, device, observer);
+  EXPECT_TRUE(engine.ok()) << engine.status().message();
+  return *std::move(engine);
+}
+
+} // namespace
+
+TEST(RequestEngine, AnswersManyCallersAtOnce) {
+  auto engine = makeEngine({.maxSequences = 6, .stepTokens = 20});
+  constexpr int callers = 4, each = 20;
+  std::vector<std::thread> threads;
+  for (int c = 0; c < callers; ++c)
+    threads.emplace_back([&, c] {
+      for (int i = 0; i < each; ++i) {
+        Request r = greedy({c, i, 7, 7}, static_cast<uint32_t>(1 + (c * 5 + i) % 15));
+        auto ear = std::make_shared<Recorder>();
+        auto id = engine->submit(r, ear);
+        ASSERT_TRUE(id.ok()) << id.status().message();
+        ear->wait();
+        EXPECT_TRUE(sameSamples(ear->choices[0].tokens, aloneSamples(r)));
+        EXPECT_GE(ear->usage.totalSeconds, ear->usage.ttftSeconds);
+        EXPECT_GE(ear->usage.ttftSeconds, ear->usage.queueSeconds);
+      }
+    });
+  for (auto &t : threads)
+    t.join();
+  EXPECT_TRUE(engine->waitIdle(10));
+  EngineStats stats = engine->stats();
+  EXPECT_EQ(stats.endedLength, uint64_t(callers * each));
+  EXPECT_EQ(stats.kvBlocksUsed, 0u);
+  EXPECT_EQ(stats.waiting, 0u);
+  EXPECT_GT(stats.weightBytes, 0u);
+}
+
+TEST(RequestEngine, TenThousandAbortsLeaveNoBlockInUse) {
+  auto engine = makeEngine({.maxSequences = 16, .kvTokens = 1024, .savedKvBytes = 1 << 16, .stepTokens = 48, .maxQueued = 64, .checkInvariants = true});
+  std::atomic<int> aborts{0}, finished{0};
+  class Quiet : public RequestListener {
+  public:
+    explicit Quiet(std::atomic<int> &count) : count(count) {}
+    void piece(uint32_t, const Sample &, std::string_view) override {
+      if (leave && --leave == 0 && cancel) cancel();
+    }
+    void choiceDone(uint32_t, EndReason, std::string_view, int32_t) override {}
+    void finished(const RequestUsage &, const Status &) override { ++count; }
+    std::atomic<int> &count;
+    int leave = 0; ///< tokens after which it cancels itself
+    std::function<void()> cancel;
+  };
+  constexpr int callers = 2, each = 5000;
+  std::atomic<int> accepted{0};
+  std::vector<std::thread> threads;
+  for (int c = 0; c < callers; ++c)
+    threads.emplace_back([&, c] {
+      std::mt19937 random(static_cast<uint32_t>(c));
+      std::vector<RequestId> open;
+      for (int i = 0; i < each;) {
+        Request r = greedy(std::vector<int32_t>(1 + random() % 60, static_cast<int32_t>(random() % 5)), 40);
+        r.choices = 1 + random() % 3;
+        auto ear = std::make_shared<Quiet>(finished);
+        auto id = engine->submit(std::move(r), ear);
+        if (!id.ok()) {
+          EXPECT_EQ(id.status().code(), StatusCode::resourceExhausted);
+          std::this_thread::yield();
+        } else {
+          ++accepted;
+          open.push_back(*id);
+        }
+        while (!open.empty() && (random() % 3 == 0 || !id.ok())) {
+          size_t which = random() % open.size();
+          engine->cancel(open[which]);
+          open.erase(open.begin() + static_cast<long>(which));
+          ++aborts;
+          ++i;
+        }
+      }
+      for (RequestId id : open)
+        engine->cancel(id);
+    });
+  for (auto &t : threads)
+    t.join();
+  EXPECT_TRUE(engine->waitIdle(60));
+  EXPECT_GE(aborts, callers * each);
+  EXPECT_EQ(finished, accepted);
+  EngineStats stats = engine->stats();
+  EXPECT_EQ(stats.kvBlocksUsed, 0u);
+  EXPECT_EQ(stats.savedKvBytes, 0u);
+  EXPECT_EQ(stats.running + stats.waiting + stats.preempted, 0u);
+  EXPECT_GT(stats.endedCancelled, 0u);
+}
+
+TEST(RequestEngine, TheQueueIsBounded) {
+  auto cpu = makeCpuDevice();
+  FaultyDevice device(*cpu);
+  auto engine = makeEngine({.maxSequences = 1, .maxQueued = 3, .maxQueuedTokens = 8}, &device);
+  device.hold();
+  std::vector<std::shared_ptr<Recorder>> ears;
+  auto submit = [&](size_t prompt) {
+    ears.push_back(std::make_shared<Recorder>());
+    return engine->submit(greedy(std::vector<int32_t>(prompt, 1), 3), ears.back());
+  };
+  ASSERT_TRUE(submit(2).ok());
+  device.waitHeld(); // the first runs, and its step lasts
+  ASSERT_TRUE(submit(2).ok());
+  ASSERT_TRUE(submit(2).ok());
+  EXPECT_EQ(submit(5).status().code(), StatusCode::resourceExhausted); // tokens
+  ASSERT_TRUE(submit(2).ok());
+  auto refused = submit(1);
+  EXPECT_EQ(refused.status().message(), "3 requests are waiting, which is the limit");
+  EXPECT_GE(engine->retryAfter(), 1);
+  EXPECT_EQ(engine->stats().waiting, 3u);
+  EXPECT_EQ(engine->stats().rejectedQueue, 2u);
+  device.release();
+  EXPECT_TRUE(engine->waitIdle(10));
+  EXPECT_TRUE(submit(1).ok());
+  EXPECT_TRUE(engine->waitIdle(10));
+}
+
+TEST(RequestEngine, DrainingRefusesAndFinishes) {
+  auto engine = makeEngine({});
+  auto ear = std::make_shared<Recorder>();
+  ASSERT_TRUE(engine->submit(greedy({1, 2}, 100), ear).ok());
+  engine->drain();
+  auto late = engine->submit(greedy({1, 2}, 1), std::make_shared<Recorder>());
+  EXPECT_EQ(late.status().code(), StatusCode::failedPrecondition);
+  EXPECT_EQ(late.status().message(), "the engine is shutting down and takes no requests");
+  EXPECT_TRUE(engine->waitIdle(20));
+  EXPECT_EQ(ear->choices[0].reason, EndReason::length);
+}
+
+TEST(RequestEngine, TheDestructorCancels) {
+  std::vector<std::shared_ptr<Recorder>> ears;
+  {
+    auto engine = makeEngine({.maxSequences = 2});
+    for (int i = 0; i < 6; ++i) {
+      ears.push_back(std::make_shared<Recorder>());
+      ASSERT_TRUE(engine->submit(greedy({1, 2, i}, 240), ears.back()).ok());
+    }
+  }
+  int cancelled = 0;
+  for (auto &ear : ears) {
+    EXPECT_TRUE(ear->isFinished);
+    cancelled += ear->choices[0].reason == EndReason::cancelled;
+  }
+  EXPECT_GT(cancelled, 0);
+}
+
+TEST(RequestEngine, AListenerMayCancel) {
+  auto engine = makeEngine({});
+  auto ear = std::make_shared<Recorder>();
+  std::atomic<RequestId> id{0};
+  ear->onPiece = [&] {
+    if (RequestId known = id) engine->cancel(known);
+  };
+  auto made = engine->submit(greedy({1, 2}, 250), ear);
+  ASSERT_TRUE(made.ok());
+  id = *made;
+  ear->wait();
+  // The id may have come too late for the answer's few tokens; then it ended by itself.
+  EXPECT_TRUE(ear->choices[0].reason == EndReason::cancelled || ear->choices[0].tokens.size() == 250);
+}
+
+TEST(RequestEngine, SeedsThatNobodyGaveAreReported) {
+  auto engine = makeEngine({});
+  Request r = greedy({1, 2, 3}, 20);
+  r.sampling.temperature = 1;
+  auto first = std::make_shared<Recorder>(), second = std::make_shared<Recorder>(), again = std::make_shared<Recorder>();
+  ASSERT_TRUE(engine->submit(r, first).ok());
+  ASSERT_TRUE(engine->submit(r, second).ok());
+  first->wait();
+  second->wait();
+  EXPECT_NE(first->seed, second->seed);
+  r.hasSeed = true;
+  r.sampling.seed = first->seed;
+  ASSERT_TRUE(engine->submit(r, again).ok());
+  again->wait();
+  EXPECT_EQ(again->choices[0].ids(), first->choices[0].ids());
+  EXPECT_EQ(engine->submit(r, nullptr).status().message(), "expected a listener");
+  EXPECT_EQ(engine->submit(greedy({}, 1), first).status().message(), "prompt: expected at least one token");
+}
+
+TEST(RequestEngine, ObserversSeeEveryStepAndEnd) {
+  class Counter : public EngineObserver {
+  public:
+    void step(uint32_t n, double) override { rows += n; }
+    void firstToken(const std::string &tenant, double) override { firsts += tenant == "t"; }
+    void tokenGap(const std::string &, double) override { ++gaps; }
+    void requestDone(const std::string &, EndReason reason, const RequestUsage &usage) override {
+      done += reason == EndReason::length;
+      tokens += usage.newTokens;
+    }
+    uint64_t rows = 0, firsts = 0, gaps = 0, done = 0, tokens = 0;
+  } counter;
+  {
+    auto engine = makeEngine({}, nullptr, &counter);
+    for (int i = 0; i < 3; ++i) {
+      Request r = greedy({1, 2, i}, 5);
+      r.tenant = "t";
+      ASSERT_TRUE(engine->submit(std::move(r), std::make_shared<Recorder>()).ok());
+    }
+    EXPECT_TRUE(engine->waitIdle(10));
+  }
+  EXPECT_EQ(counter.firsts, 3u);
+  EXPECT_EQ(counter.gaps, 12u);
+  EXPECT_EQ(counter.done, 3u);
+  EXPECT_EQ(counter.tokens, 15u);
+  EXPECT_EQ(counter.rows, 3u * 7);
+}
+
+TEST(RequestEngine, IdleUsesNoTime) {
+  auto engine = makeEngine({});
+  ASSERT_TRUE(engine->submit(greedy({1}, 2), std::make_shared<Recorder>()).ok());
+  EXPECT_TRUE(engine->waitIdle(10));
+  rusage before, after;
+  getrusage(RUSAGE_SELF, &before);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  getrusage(RUSAGE_SELF, &after);
+  // A sleeping thread is switched to no more often than something wakes it.
+  EXPECT_LT(after.ru_nvcsw - before.ru_nvcsw, 20);
+}
+
+TEST(KVBudget, ReadsWhatTheSystemSays) {
+  EXPECT_EQ(parseMemAvailable("MemTotal:  100 kB\nMemAvailable:   2048 kB\nBuffers: 1 kB\n"), uint64_t(2048) * 1024);
+  EXPECT_EQ(parseMemAvailable("nothing"), 0u);
+  EXPECT_EQ(parseMemAvailable("MemAvailable:"), 0u);
+  EXPECT_EQ(groupLeavesFree("max\n", "100\n"), UINT64_MAX);
+  EXPECT_EQ(groupLeavesFree("", ""), UINT64_MAX);
+  EXPECT_EQ(groupLeavesFree("1000\n", "400\n"), 600u);
+  EXPECT_EQ(groupLeavesFree("1000\n", "4000\n"), 0u);
+  EXPECT_GT(availableMemory(), uint64_t(1) << 20);
+}

@@ -16,7 +16,8 @@ def ONNX_Dialect : Dialect {
     (lathe/ONNX/Operators.h), not classes. Functions of the model are inlined; subgraphs are regions. See Rationale.md.
 
     The arguments and results of `main` carry `onnx.name` and, for named sizes, `onnx.dims` (a list of names, "" for a size
-    that has none). The module carries `onnx.model`: producer, ir_version, path.
+    that has none). The module carries `onnx.model`: producer, ir_version, path; and `onnx.config` and
+    `onnx.genai_config`, the texts of config.json and genai_config.json when they lie beside the model.
   }];
   let useDefaultAttributePrinterParser = 1;
   let useDefaultTypePrinterParser = 1;

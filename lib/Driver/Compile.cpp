@@ -6,6 +6,7 @@
 #include "X86/Compile.h"
 #include "lathe/InitAll.h"
 #include "lathe/import/Import.h"
+#include "mlir/IR/Diagnostics.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
@@ -71,10 +72,13 @@ static std::string defaultOutput(StringRef model) {
   while (model.size() > 1 && model.back() == '/')
     model = model.drop_back();
   SmallString<128> name(llvm::sys::path::filename(model));
-  for (StringRef extension : {".gguf", ".mlir", ".safetensors"})
+  for (StringRef extension : {".gguf", ".mlir", ".onnx", ".safetensors"})
     if (StringRef(name).ends_with(extension)) name.resize(name.size() - extension.size());
   return (name + ".lathe").str();
 }
+
+/// Whether |module| still is an ONNX graph.
+static bool isGraph(ModuleOp module) { return module->hasAttr("onnx.model") && module.lookupSymbol("main"); }
 
 Result<CompileResult> compileModel(const CompileRequest &request) {
   auto start = std::chrono::steady_clock::now();
@@ -106,11 +110,24 @@ Result<CompileResult> compileModel(const CompileRequest &request) {
     importOptions.maxSequence = options.maxSeq;
     LATHE_ASSIGN_OR_RETURN(module, importModel(context, request.model, importOptions));
   }
+  Phase last = std::min(request.to, Phase::plan), from = request.from;
+  if (from == Phase::import && last >= Phase::raise) {
+    progress("raising");
+    // MLIR drops what is no error; what was not recognised is what a user asks next.
+    ScopedDiagnosticHandler handler(&context, [](Diagnostic &diagnostic) {
+      StringRef kind = diagnostic.getSeverity() == DiagnosticSeverity::Remark ? "remark" : diagnostic.getSeverity() == DiagnosticSeverity::Warning ? "warning" : "";
+      if (kind.empty()) return failure();
+      llvm::errs() << "lathe: " << kind << ": " << diagnostic.str() << "\n";
+      return success();
+    });
+    LATHE_RETURN_IF_ERROR(runPhases(*module, from, Phase::raise, options));
+    from = Phase::raise;
+    if (last > Phase::raise && isGraph(*module)) return makeError(StatusCode::unsupported, "'%s' is a graph that is not raised to a language model; the warning says why", request.model.c_str());
+  }
   LATHE_RETURN_IF_ERROR(readModelText(request.model, request.tokenizer, *module, options, text));
 
-  Phase last = std::min(request.to, Phase::plan);
   progress("running passes");
-  LATHE_RETURN_IF_ERROR(runPhases(*module, request.from, last, options));
+  LATHE_RETURN_IF_ERROR(runPhases(*module, from, last, options));
   CompileResult result;
   if (request.to != Phase::package) {
     llvm::raw_string_ostream os(result.text);

@@ -21,26 +21,42 @@ std::string fileText(const std::string &directory, const char *name) {
 }
 
 Result<ImportedTokenizer> readTokenizer(const std::string &source) {
-  if (llvm::sys::fs::is_directory(source)) return makeError(StatusCode::notFound, "tokenizer.json");
+  if (llvm::sys::fs::is_directory(source)) return importTokenizerDirectory(source);
   LATHE_ASSIGN_OR_RETURN(auto file, gguf::File::open(source));
   return importTokenizer(file);
+}
+
+/// ONNX Runtime GenAI keeps the same settings in a section of its own file.
+void readGenAIDefaults(const std::string &home, llvm::json::Object &generation) {
+  auto parsed = llvm::json::parse(fileText(home, "genai_config.json"));
+  if (!parsed) return llvm::consumeError(parsed.takeError());
+  llvm::json::Object *all = parsed->getAsObject(), *search = all ? all->getObject("search") : nullptr, *model = all ? all->getObject("model") : nullptr;
+  for (const char *key : {"do_sample", "temperature", "top_k", "top_p", "min_p", "repetition_penalty"})
+    if (llvm::json::Value *value = search ? search->get(key) : nullptr) generation[key] = *value;
+  for (const char *key : {"bos_token_id", "eos_token_id", "pad_token_id"})
+    if (llvm::json::Value *value = model ? model->get(key) : nullptr) generation[key] = *value;
 }
 
 } // namespace
 
 Status readModelText(const std::string &path, const std::string &tokenizer, ModuleOp module, const CompileOptions &options, ModelText &text) {
   bool isModule = StringRef(path).ends_with(".mlir");
-  std::string source = tokenizer.empty() ? path : tokenizer;
+  // An .onnx file's texts lie beside it.
+  std::string home = StringRef(path).ends_with(".onnx") && !llvm::sys::fs::is_directory(path) ? llvm::sys::path::parent_path(path).str() : path;
+  if (home.empty()) home = ".";
+  std::string source = tokenizer.empty() ? home : tokenizer;
   llvm::json::Object generation;
-  if (!isModule && llvm::sys::fs::is_directory(path)) {
-    std::string defaults = fileText(path, "generation_config.json");
+  if (!isModule && llvm::sys::fs::is_directory(home)) {
+    std::string defaults = fileText(home, "generation_config.json");
     if (!defaults.empty()) {
       auto parsed = llvm::json::parse(defaults);
       if (!parsed || !parsed->getAsObject()) {
         if (!parsed) llvm::consumeError(parsed.takeError());
-        return makeError(StatusCode::invalidArgument, "'%s/generation_config.json': expected a JSON object", path.c_str());
+        return makeError(StatusCode::invalidArgument, "'%s/generation_config.json': expected a JSON object", home.c_str());
       }
       generation = *parsed->getAsObject();
+    } else {
+      readGenAIDefaults(home, generation);
     }
   }
   if (!isModule || !tokenizer.empty()) {

@@ -11,14 +11,14 @@ using namespace mlir;
 
 namespace lathe {
 
-static constexpr const char *phaseNames[] = {"import", "configure", "fuse", "kernels", "plan", "package"};
+static constexpr const char *phaseNames[] = {"import", "raise", "configure", "fuse", "kernels", "plan", "package"};
 
 const char *phaseName(Phase phase) { return phaseNames[int(phase)]; }
 
 Result<Phase> parsePhase(const std::string &name) {
-  for (int i = 0; i < 6; ++i)
+  for (int i = 0; i < 7; ++i)
     if (name == phaseNames[i]) return Phase(i);
-  return makeError(StatusCode::invalidArgument, "unknown phase '%s', expected import, configure, fuse, kernels, plan or package", name.c_str());
+  return makeError(StatusCode::invalidArgument, "unknown phase '%s', expected import, raise, configure, fuse, kernels, plan or package", name.c_str());
 }
 
 /// The passes of one phase as a pipeline string: what --dump-phases and lathe-opt can repeat.
@@ -29,6 +29,9 @@ static std::string pipelineOf(Phase phase, const CompileOptions &o) {
   switch (phase) {
   case Phase::import:
   case Phase::package:
+    break;
+  case Phase::raise:
+    add("onnx-raise{max-seq=" + std::to_string(o.maxSeq) + " remarks=" + (o.remarks ? "true" : "false") + "}");
     break;
   case Phase::configure:
     if (o.quantize != "none") {

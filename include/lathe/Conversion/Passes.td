@@ -51,4 +51,25 @@ def PlanVerifyPass : Pass<"plan-verify", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"numPairs", "pairs", "pairs of buffers compared">];
 }
 
+def ONNXRaisePass : Pass<"onnx-raise", "::mlir::ModuleOp"> {
+  let summary = "turn an ONNX graph of a language model into the llm dialect's step";
+  let description = [{
+    Runs `func @main` for a few sizes: shapes, masks, positions and rotary tables become numbers, whatever nodes an exporter wrote for them, and what remains
+    are terms over token rows (docs/onnx.md). When all of them make up a decoder, with causal attention over a cache, the module becomes the
+    one that the other importers make of the same weights. When anything is left, the module stays as it is, with a warning that says what
+    was not recognised and why. `remarks` says what each layer is.
+
+    Before: `func @main` of onnx ops, padded [batch, sequence, hidden] tensors, masks, a past. After: `func @step(!llm.batch, !llm.kv)`.
+  }];
+  let dependentDialects = ["::lathe::llm::LLMDialect", "::mlir::func::FuncDialect"];
+  let options = [
+    Option<"maxSeq", "max-seq", "int64_t", "0", "positions to make the module for; 0: the model's own">,
+    Option<"remarks", "remarks", "bool", "false", "emit a remark for every layer and every table that became a formula">,
+  ];
+  let statistics = [
+    Statistic<"numRaised", "raised", "graphs turned into a step">,
+    Statistic<"numLayers", "layers", "layers of raised graphs">,
+  ];
+}
+
 #endif

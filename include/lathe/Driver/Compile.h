@@ -8,7 +8,7 @@
 namespace lathe {
 
 struct CompileRequest {
-  std::string model;     ///< .gguf, HuggingFace directory, .mlir
+  std::string model;     ///< .gguf, .onnx, directory of either HuggingFace or ONNX files, .mlir
   std::string output;    ///< empty: beside the working directory, the model's name with .lathe
   std::string tokenizer; ///< directory or file that replaces the model's own; empty: none
   std::string target = "x86";

@@ -14,7 +14,7 @@
 namespace lathe {
 
 /// Stop and restart points, in order (docs/design.md, "The levels").
-enum class Phase { import, configure, fuse, kernels, plan, package };
+enum class Phase { import, raise, configure, fuse, kernels, plan, package };
 Result<Phase> parsePhase(const std::string &name);
 const char *phaseName(Phase phase);
 
@@ -31,6 +31,7 @@ struct CompileOptions {
   int threads = 2;
   std::vector<std::string> disabled; ///< fusion passes left out
   std::string dumpDirectory;         ///< the module after every phase, as PHASE.mlir
+  bool remarks = false;              ///< say what raising recognised
 };
 
 /// The seed of CompileOptions.weights, or nothing for "file". Errors: invalidArgument.

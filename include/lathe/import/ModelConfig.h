@@ -71,6 +71,9 @@ struct ImportOptions {
 Result<ModelConfig> readModelConfig(const nlohmann::json &config, const ImportOptions &options);
 Result<ModelConfig> readModelConfig(const gguf::File &file, const ImportOptions &options);
 
+/// Checks ranges and that sizes fit each other; a window that no sequence can outgrow becomes none. |where| begins the message.
+Status validateConfig(ModelConfig &config, const std::string &where);
+
 /// Parameters of a rotary embedding as files give them; makeRope computes the rest.
 struct RopeParameters {
   std::string kind = "default";

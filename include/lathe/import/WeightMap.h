@@ -42,6 +42,7 @@ struct TensorRef {
   int64_t offset = 0;
   StorageType storage = StorageType::f32;
   std::vector<int64_t> shape; ///< outermost first, 1 or 2 sizes
+  std::vector<float> values{}; ///< instead of a place in a file: a small f32 tensor that has none
 };
 
 /// A weight made of a tensor: transposed, then rows begin .. end - 1, then GGUF's rotary row order
@@ -66,6 +67,8 @@ public:
 
   /// |layer| is -1 for parts of the model. Null when the configuration has no such weight.
   const WeightRef *find(Role role, int layer, bool bias = false) const;
+  /// For importers that find weights by their use in a graph.
+  void set(Role role, int layer, bool bias, WeightRef weight) { weights[{role, layer, bias}] = std::move(weight); }
 
 private:
   friend class WeightMapBuilder;

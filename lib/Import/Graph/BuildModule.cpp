@@ -96,8 +96,13 @@ void GraphBuilder::declareGroups() {
 }
 
 Attribute GraphBuilder::expression(const WeightRef &ref) {
-  Attribute value = llm::FileAttr::get(&context, ref.tensor.path, ref.tensor.name, ref.tensor.offset,
-                                       static_cast<llm::Storage>(ref.tensor.storage), ref.tensor.shape);
+  Attribute value;
+  if (ref.tensor.values.empty())
+    value = llm::FileAttr::get(&context, ref.tensor.path, ref.tensor.name, ref.tensor.offset,
+                               static_cast<llm::Storage>(ref.tensor.storage), ref.tensor.shape);
+  else
+    value = DenseElementsAttr::get(RankedTensorType::get(ref.tensor.shape, builder.getF32Type()),
+                                   ArrayRef<float>(ref.tensor.values));
   if (ref.transpose) value = llm::TransposeAttr::get(&context, value);
   if (ref.end) value = llm::SliceAttr::get(&context, value, ref.begin, ref.end);
   if (ref.unropeHeads) value = llm::UnropeAttr::get(&context, value, ref.unropeHeads);

@@ -345,6 +345,17 @@ Result<OwningOpRef<ModuleOp>> importONNX(MLIRContext &context, const std::string
   LATHE_ASSIGN_OR_RETURN(onnxfile::Model model, onnxfile::read(path));
   auto module = buildONNXModule(context, model);
   if (!module.ok()) return module.status().at(path);
+  // What the graph does not say (a family's name, how many positions the model was trained for) is in files beside it.
+  StringRef directory = llvm::sys::path::parent_path(path);
+  for (auto [name, attribute] : {std::pair("config.json", "onnx.config"), std::pair("genai_config.json", "onnx.genai_config")}) {
+    auto resolved = resolveInside(directory.empty() ? "." : directory.str(), name);
+    if (!resolved.ok()) continue;
+    LATHE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::open(*resolved));
+    if (file.fileSize() > (size_t(1) << 20)) continue;
+    StringRef text(reinterpret_cast<const char *>(file.bytes().data()), file.fileSize());
+    (**module)->setAttr(attribute, StringAttr::get(&context, text));
+    LATHE_RETURN_IF_ERROR(file.check());
+  }
   return module;
 }
 

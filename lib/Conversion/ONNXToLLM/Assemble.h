@@ -1,0 +1,39 @@
+//===- Assemble.h - terms to the parts of a language model ----------*- C++ -*-===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#pragma once
+#include "Run.h"
+#include "lathe/import/ModelConfig.h"
+#include "lathe/import/WeightMap.h"
+
+namespace lathe::raise {
+
+/// Cosines and sines of one rotary embedding, as one run saw them.
+struct Observation {
+  int64_t past = 0;
+  Table cosines, sines;
+};
+struct RopeParts {
+  int64_t rotated = 0;
+  std::vector<Observation> seen;
+};
+
+/// What one run says about the model. |config| has no ropes yet: layers index |ropes|.
+struct Parts {
+  ModelConfig config;
+  std::vector<RopeParts> ropes;
+  std::map<std::tuple<lathe::Role, int, bool>, Weight> weights;
+  std::string why; ///< empty: the whole graph is a language model
+  std::vector<std::string> layers; ///< what each layer was recognised as, or why not
+};
+
+/// Matches the terms of a finished run against a decoder: embedding, layers of attention and feed-forward around a residual, head.
+Parts assemble(const Terms &terms, const RunResult &result, Sizes sizes);
+/// Adds what another run saw. The reason when the two disagree.
+std::string merge(Parts &parts, const Parts &other);
+
+/// Makes ropes of observations: frequencies that give all of them. |hints| are formulas to try first, from a configuration. Remarks say which
+/// formula a table became. The reason when no formula gives the values.
+std::string fitRopes(Parts &parts, const std::vector<Rope> &hints, std::vector<std::string> &remarks);
+
+} // namespace lathe::raise

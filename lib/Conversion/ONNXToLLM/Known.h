@@ -1,0 +1,94 @@
+//===- Known.h - values that a graph computes without its weights ---*- C++ -*-===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//
+// Raising runs a graph for chosen sizes. Shapes, positions, masks and rotary tables then are numbers, whatever chain of nodes an
+// exporter wrote for them, and this is how they are computed.
+//===----------------------------------------------------------------------===//
+#pragma once
+#include "dialects/ONNX/ONNX.h"
+#include "lathe/base/MappedFile.h"
+#include "lathe/base/Status.h"
+#include "llvm/ADT/SmallVector.h"
+#include <map>
+#include <memory>
+
+namespace lathe::raise {
+
+using onnx::DataType;
+using onnx::NodeOp;
+using Shape = llvm::SmallVector<int64_t, 4>;
+
+/// No evaluation makes a tensor of more elements.
+constexpr int64_t maxKnownElements = int64_t(1) << 24;
+
+bool isFloatType(DataType type);
+/// |value| as |type| holds it.
+double roundTo(DataType type, double value);
+int64_t elementsOf(llvm::ArrayRef<int64_t> shape);
+/// Right-aligned broadcast; failure when the shapes do not fit.
+mlir::FailureOr<Shape> broadcast(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b);
+/// Strides of |shape| within |out| (0 where broadcast), aligned on the right.
+Shape broadcastStrides(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> out);
+/// Calls |visit| with the flat index into |out| and the offset that |strides| give, in order.
+void forEachIndex(llvm::ArrayRef<int64_t> out, llvm::ArrayRef<llvm::ArrayRef<int64_t>> strides,
+                  llvm::function_ref<void(int64_t, llvm::ArrayRef<int64_t>)> visit);
+
+/// A tensor of numbers. Integers and bools are in |i|, everything else in |f|, rounded to the type.
+struct Known {
+  DataType type = DataType::undefined;
+  Shape shape;
+  std::vector<double> f;
+  std::vector<int64_t> i;
+  /// For a value of cosines or sines that was only moved or scaled since: the angles, moved alike.
+  std::shared_ptr<const Known> angles;
+
+  static Known make(DataType type, llvm::ArrayRef<int64_t> shape);
+  static Known integers(llvm::ArrayRef<int64_t> values, bool scalar = false);
+  bool isFloat() const { return isFloatType(type); }
+  int64_t elements() const { return elementsOf(shape); }
+  double number(int64_t k) const { return isFloat() ? f[k] : static_cast<double>(i[k]); }
+  void set(int64_t k, double value);
+  /// All elements equal.
+  bool uniform() const;
+};
+
+/// Decodes little-endian |bytes|, packed below 8 bits.
+Known decode(DataType type, llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<uint8_t> bytes);
+
+/// Files of params, opened once.
+class ParamReader {
+public:
+  /// The values of |param|; unsupported when it has more than |limit| elements.
+  Result<std::shared_ptr<const Known>> read(onnx::ParamOp param, int64_t limit = maxKnownElements);
+
+private:
+  std::map<std::string, MappedFile> files;
+  std::map<mlir::Operation *, std::shared_ptr<const Known>> cache;
+};
+Known fromElements(mlir::ElementsAttr value);
+
+/// Runs a node on known inputs (null: absent). Unsupported for an operator that is not here.
+Result<std::vector<Known>> evaluate(NodeOp op, llvm::ArrayRef<const Known *> inputs);
+
+// Families of operators behind evaluate. Each returns notFound for an operator that is not its own.
+using Inputs = llvm::ArrayRef<const Known *>;
+Result<std::vector<Known>> evaluateMovement(NodeOp op, Inputs inputs);
+Result<std::vector<Known>> evaluateIndexing(NodeOp op, Inputs inputs);
+Result<std::vector<Known>> evaluateArithmetic(NodeOp op, Inputs inputs);
+Result<std::vector<Known>> evaluateReduction(NodeOp op, Inputs inputs);
+
+/// Helpers that layouts need too. Axes may be negative; failure when out of range.
+mlir::FailureOr<int64_t> axisOf(int64_t axis, int64_t rank);
+/// The shape that Reshape gives to |from|.
+mlir::FailureOr<Shape> reshapedShape(NodeOp op, llvm::ArrayRef<int64_t> from, const Known &target);
+/// Integers of an input, or of an attribute in older operator sets; empty when neither is there.
+Shape integersOf(NodeOp op, Inputs inputs, unsigned input, llvm::StringRef attribute);
+/// One axis of a Slice.
+struct SliceRange {
+  int64_t axis, begin, end, step;
+};
+mlir::FailureOr<llvm::SmallVector<SliceRange>> sliceRanges(NodeOp op, llvm::ArrayRef<int64_t> shape, Inputs inputs);
+/// Sizes of Split's outputs.
+mlir::FailureOr<Shape> splitSizes(NodeOp op, int64_t size, Inputs inputs);
+
+} // namespace lathe::raise

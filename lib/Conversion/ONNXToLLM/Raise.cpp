@@ -1,0 +1,415 @@
+//===- Raise.cpp - an ONNX graph to the step --------------------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "Assemble.h"
+#include "dialects/LLM/LLM.h"
+#include "lathe/Conversion/Passes.h"
+#include "lathe/import/Import.h"
+#include "lathe/import/Json.h"
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace lathe {
+#define GEN_PASS_DEF_ONNXRAISEPASS
+#include "lathe/Conversion/Passes.h.inc"
+} // namespace lathe
+
+using namespace mlir;
+
+namespace lathe::raise {
+namespace {
+
+class Raiser {
+public:
+  Raiser(ModuleOp module, func::FuncOp main, int64_t maxSeq) : module(module), main(main), maxSeq(maxSeq) {}
+  /// The step's module, or null with why() and at().
+  OwningOpRef<ModuleOp> run();
+  std::string why;
+  Operation *at = nullptr;
+  std::vector<std::string> remarks;
+  size_t layers = 0;
+
+private:
+  using Roles = SmallVector<Role>;
+  std::vector<Roles> assignments();
+  bool attempt(const Roles &roles, Parts &parts);
+  std::vector<int64_t> headSizes();
+  bool runOnce(const Roles &roles, Sizes sizes, Parts &parts);
+  void readHints();
+  int64_t longestConstant();
+  void adopt(Parts &parts);
+  bool sameMatrix(const Weight &a, const Weight &b);
+  std::optional<WeightRef> reference(const Weight &weight);
+  bool finish(Parts &parts, WeightMap &weights);
+
+  ModuleOp module;
+  func::FuncOp main;
+  int64_t maxSeq;
+  ParamReader params;
+  std::optional<ModelConfig> hint;
+  int64_t contextLength = 0, genaiHeadSize = 0;
+  int64_t headSize = 0; ///< of pasts whose type does not say
+};
+
+StringRef nameOf(func::FuncOp main, unsigned arg) {
+  auto name = main.getArgAttrOfType<StringAttr>(arg, "onnx.name");
+  return name ? name.getValue() : "";
+}
+
+/// What the inputs can be, the likeliest first. Names decide only what is tried first.
+std::vector<SmallVector<Role>> Raiser::assignments() {
+  Roles fixed(main.getNumArguments(), Role::one);
+  SmallVector<unsigned> open;
+  for (auto [k, arg] : llvm::enumerate(main.getArguments())) {
+    auto type = dyn_cast<ShapedType>(arg.getType());
+    if (!type) return {};
+    bool integer = type.getElementType().isInteger();
+    if (!integer) {
+      if (!type.hasRank() || type.getRank() != 4 || type.isDynamicDim(1)) {
+        why = "input '" + nameOf(main, k).str() + "' is neither tokens, positions, a mask nor a past of [batch, heads, past, size]";
+        return {};
+      }
+      fixed[k] = Role::past;
+    } else if (!type.hasRank() || type.getRank() == 2 || (type.getRank() == 1 && type.isDynamicDim(0))) {
+      open.push_back(k);
+    } else {
+      fixed[k] = type.getElementType().isInteger(1) ? Role::one : Role::totalLength;
+    }
+  }
+  if (open.empty() || open.size() > 3) {
+    why = "expected one to three inputs of integers for tokens, positions and mask, found " + std::to_string(open.size());
+    return {};
+  }
+  std::vector<Roles> out;
+  SmallVector<Role> kinds = {Role::tokens, Role::mask, Role::positions};
+  std::vector<std::pair<int, Roles>> scored;
+  SmallVector<int> order = {0, 1, 2};
+  do {
+    Roles roles = fixed;
+    int score = 0;
+    bool tokens = false;
+    for (auto [k, arg] : llvm::enumerate(open)) {
+      Role role = kinds[order[k]];
+      roles[arg] = role;
+      tokens |= role == Role::tokens;
+      StringRef name = nameOf(main, arg);
+      score += (role == Role::tokens && name.contains("input_ids")) || (role == Role::mask && name.contains("mask")) || (role == Role::positions && name.contains("position"));
+    }
+    auto known = [&](const auto &entry) { return entry.second == roles; };
+    if (tokens && llvm::none_of(scored, known)) scored.push_back({score, roles});
+  } while (std::next_permutation(order.begin(), order.end()));
+  // Insertion keeps equal scores in order.
+  for (size_t i = 1; i < scored.size(); ++i)
+    for (size_t k = i; k > 0 && scored[k].first > scored[k - 1].first; --k)
+      std::swap(scored[k], scored[k - 1]);
+  for (auto &[score, roles] : scored)
+    out.push_back(roles);
+  return out;
+}
+
+/// What the last size of the past may be when its type leaves it open. A wrong one fits no key.
+std::vector<int64_t> Raiser::headSizes() {
+  bool open = false;
+  for (BlockArgument arg : main.getArguments())
+    if (auto type = dyn_cast<RankedTensorType>(arg.getType()); type && type.getRank() == 4) open |= type.isDynamicDim(3);
+  if (!open) return {0};
+  std::vector<int64_t> sizes;
+  auto add = [&](int64_t size) {
+    if (size > 0 && size <= 1024 && !llvm::is_contained(sizes, size)) sizes.push_back(size);
+  };
+  add(genaiHeadSize);
+  if (hint) add(hint->headSize);
+  for (int64_t size : {64, 128, 96, 80, 256, 32, 16, 8, 48, 112, 160, 192, 24, 40, 72, 512})
+    add(size);
+  return sizes;
+}
+
+/// The largest integer constant that may be a window.
+int64_t Raiser::longestConstant() {
+  int64_t longest = 0;
+  main.walk([&](onnx::ConstantOp op) {
+    Known value = fromElements(op.getValue());
+    for (int64_t k = 0, n = std::min<int64_t>(value.elements(), 64); k < n; ++k) {
+      double x = std::fabs(value.number(k));
+      if (x == std::floor(x) && x <= (1 << 18)) longest = std::max(longest, static_cast<int64_t>(x));
+    }
+  });
+  main.walk([&](NodeOp op) {
+    int64_t window = op.getInt("local_window_size", 0);
+    if (window > 0 && window <= (1 << 18)) longest = std::max(longest, window + 1);
+  });
+  return longest;
+}
+
+bool Raiser::runOnce(const Roles &roles, Sizes sizes, Parts &parts) {
+  GraphRun run(main, roles, sizes, headSize, params);
+  RunResult result = run.run();
+  if (!result.why.empty()) {
+    why = result.why;
+    at = result.at;
+    return false;
+  }
+  parts = assemble(run.terms, result, sizes);
+  why = parts.why;
+  at = nullptr;
+  remarks = parts.layers;
+  return why.empty();
+}
+
+bool Raiser::attempt(const Roles &roles, Parts &parts) {
+  // Sizes that no weight has, so that axes cannot be mistaken; position 1 is among the first.
+  bool ok = false;
+  std::string firstWhy;
+  Operation *firstAt = nullptr;
+  for (auto [k, size] : llvm::enumerate(headSizes())) {
+    headSize = size;
+    if ((ok = runOnce(roles, {2, 7, 1}, parts))) break;
+    if (k == 0) firstWhy = why, firstAt = at;
+  }
+  if (!ok) {
+    why = firstWhy;
+    at = firstAt;
+    return false;
+  }
+  for (Sizes sizes : {Sizes{3, 5, 11}, Sizes{1, 4, 9}}) {
+    Parts other;
+    if (!runOnce(roles, sizes, other)) return false;
+    if (why = merge(parts, other); !why.empty()) return false;
+  }
+  // A history longer than any window.
+  int64_t limit = parts.config.modelPositions ? parts.config.modelPositions : hint ? hint->modelPositions : contextLength;
+  if (!limit) limit = int64_t(1) << 18;
+  int64_t past = std::min(longestConstant() + 3, limit - 2);
+  bool seen = past <= 11;
+  for (int64_t length : {past, std::min<int64_t>(past, 4096), std::min<int64_t>(past, 1024), std::min<int64_t>(past, 62), std::min<int64_t>(past, 30)}) {
+    if (seen || length < 12) break;
+    Parts other;
+    if (!runOnce(roles, {1, 2, length}, other)) continue;
+    if (why = merge(parts, other); !why.empty()) return false;
+    seen = true;
+  }
+  if (!seen) return false;
+  why.clear();
+  return true;
+}
+
+void Raiser::readHints() {
+  auto parsed = [&](StringRef attribute) -> std::optional<nlohmann::json> {
+    auto text = module->getAttrOfType<StringAttr>(attribute);
+    if (!text) return std::nullopt;
+    auto json = parseJson({text.getValue().data(), text.getValue().size()});
+    if (!json.ok() || !json->is_object()) return std::nullopt;
+    return *std::move(json);
+  };
+  ImportOptions options;
+  options.maxSequence = maxSeq;
+  if (auto json = parsed("onnx.config")) {
+    auto config = readModelConfig(*json, options);
+    if (config.ok()) hint = *std::move(config);
+    else remarks.push_back("config.json beside the model is not used: " + config.status().message());
+  }
+  if (auto json = parsed("onnx.genai_config"))
+    if (auto model = json->find("model"); model != json->end() && model->is_object())
+      if (auto length = model->find("context_length"); length != model->end() && length->is_number_integer())
+        contextLength = std::clamp<int64_t>(length->get<int64_t>(), 0, int64_t(1) << 28);
+  if (auto json = parsed("onnx.genai_config"))
+    if (auto size = json->value(nlohmann::json::json_pointer("/model/decoder/head_size"), nlohmann::json()); size.is_number_integer()) genaiHeadSize = size.get<int64_t>();
+}
+
+static bool within(double a, double b) { return std::fabs(a - b) <= 4 * 6e-8 * std::fabs(b); }
+
+/// Takes over what the configuration says and the graph agrees with: names, positions, exact formulas of constants.
+void Raiser::adopt(Parts &parts) {
+  ModelConfig &config = parts.config;
+  config.family = config.learnedPositions ? Family::gpt2 : config.postNorms ? Family::gemma3 : config.headNorms ? Family::qwen3 : config.qkvBias ? Family::qwen2 : Family::llama;
+  if (!config.modelPositions) config.modelPositions = contextLength;
+  if (hint && hint->layers.size() == config.layers.size() && hint->hidden == config.hidden && hint->vocabulary == config.vocabulary) {
+    config.family = hint->family;
+    config.name = hint->name;
+    if (!config.learnedPositions) config.modelPositions = hint->modelPositions;
+    if (within(config.embeddingScale, hint->embeddingScale)) config.embeddingScale = hint->embeddingScale;
+    if (within(config.normEpsilon, static_cast<float>(hint->normEpsilon))) config.normEpsilon = hint->normEpsilon;
+  } else if (hint) {
+    remarks.push_back("config.json beside the model describes another one and is not used");
+    hint.reset();
+  }
+  if (!config.modelPositions && !parts.ropes.empty() && parts.ropes[0].seen[0].cosines.cache) config.modelPositions = parts.ropes[0].seen[0].cosines.cache->shape[0];
+  if (!config.modelPositions) {
+    config.modelPositions = 4096;
+    remarks.push_back("neither the graph nor a file beside it says how many positions the model was trained for: 4096 are assumed");
+  }
+  config.maxSequence = maxSeq ? maxSeq : config.modelPositions;
+  for (auto [i, layer] : llvm::enumerate(config.layers)) {
+    double formula = hint ? hint->layers[i].attentionScale : 1 / std::sqrt(static_cast<double>(config.headSize));
+    if (layer.attentionScale != formula && within(layer.attentionScale, formula)) {
+      if (i == 0) remarks.push_back("attention scales are within 4 ulp of their formula and became it");
+      layer.attentionScale = formula;
+    }
+  }
+}
+
+/// Whether two weights hold the same numbers (a head that is a transposed copy of the embedding).
+bool Raiser::sameMatrix(const Weight &a, const Weight &b) {
+  if (a.rows != b.rows || a.columns != b.columns || a.bits || b.bits || a.end || b.end) return false;
+  onnx::ParamOp p = a.param, q = b.param;
+  auto pt = cast<RankedTensorType>(p.getType()), qt = cast<RankedTensorType>(q.getType());
+  if (pt.getElementType() != qt.getElementType() || !pt.getElementType().isF32()) return false;
+  auto bytesOf = [&](onnx::ParamOp param, std::optional<MappedFile> &file) -> const float * {
+    auto where = dyn_cast<onnx::FileAttr>(param.getValue());
+    if (!where) return nullptr;
+    auto opened = MappedFile::open(where.getPath().str());
+    if (!opened.ok()) return nullptr;
+    file = *std::move(opened);
+    auto bytes = file->bytes();
+    auto offset = static_cast<uint64_t>(where.getOffset());
+    if (offset > bytes.size() || static_cast<uint64_t>(where.getBytes()) > bytes.size() - offset) return nullptr;
+    return reinterpret_cast<const float *>(bytes.data() + offset);
+  };
+  std::optional<MappedFile> first, second;
+  const float *x = bytesOf(p, first), *y = bytesOf(q, second);
+  if (!x || !y) return false;
+  auto equal = [](const float *left, const float *right) { return std::memcmp(left, right, sizeof(float)) == 0; };
+  // A few rows first: most different weights differ there.
+  auto row = [&](int64_t r) {
+    for (int64_t k = 0; k < a.columns; ++k) {
+      int64_t i = a.transpose ? k * a.rows + r : r * a.columns + k, j = b.transpose ? k * b.rows + r : r * b.columns + k;
+      if (!equal(x + i, y + j)) return false;
+    }
+    return true;
+  };
+  for (int64_t r = 0; r < a.rows; ++r)
+    if (!row(r)) return false;
+  return first->check().ok() && second->check().ok();
+}
+
+std::optional<WeightRef> Raiser::reference(const Weight &weight) {
+  onnx::ParamOp param = weight.param;
+  auto type = cast<RankedTensorType>(param.getType());
+  WeightRef ref;
+  ref.tensor.name = param.getSymName().str();
+  Type element = type.getElementType();
+  if (element.isF32()) ref.tensor.storage = StorageType::f32;
+  else if (element.isF16()) ref.tensor.storage = StorageType::f16;
+  else if (element.isBF16()) ref.tensor.storage = StorageType::bf16;
+  else {
+    why = "weight '" + ref.tensor.name + "' has an element type that is no storage type";
+    return std::nullopt;
+  }
+  if (auto file = dyn_cast<onnx::FileAttr>(param.getValue())) {
+    ref.tensor.path = file.getPath().str();
+    ref.tensor.offset = file.getOffset();
+  } else {
+    auto values = params.read(param);
+    if (!values.ok() || !element.isF32()) {
+      why = "weight '" + ref.tensor.name + "' is not stored as raw data";
+      return std::nullopt;
+    }
+    ref.tensor.values.assign((*values)->f.begin(), (*values)->f.end());
+  }
+  if (!weight.columns) ref.tensor.shape = {type.getNumElements()};
+  else ref.tensor.shape = weight.transpose ? std::vector<int64_t>{weight.columns, weight.rows} : std::vector<int64_t>{weight.rows, weight.columns};
+  if (elementsOf(ref.tensor.shape) != type.getNumElements()) {
+    why = "weight '" + ref.tensor.name + "' is used in another shape than it has";
+    return std::nullopt;
+  }
+  ref.transpose = weight.transpose;
+  ref.begin = weight.begin;
+  ref.end = weight.end;
+  ref.plusOne = weight.plusOne;
+  int64_t rows = weight.end ? weight.end - weight.begin : weight.rows;
+  ref.shape = weight.columns ? std::vector<int64_t>{rows, weight.columns} : std::vector<int64_t>{rows};
+  return ref;
+}
+
+bool Raiser::finish(Parts &parts, WeightMap &weights) {
+  ModelConfig &config = parts.config;
+  adopt(parts);
+  std::vector<Rope> formulas;
+  if (hint) formulas = hint->ropes;
+  if (why = fitRopes(parts, formulas, remarks); !why.empty()) return false;
+  auto head = parts.weights.find({lathe::Role::head, -1, false});
+  if (head != parts.weights.end() && sameMatrix(parts.weights[{lathe::Role::embedding, -1, false}], head->second)) {
+    config.tiedHead = true;
+    parts.weights.erase(head);
+    remarks.push_back("the head is a copy of the embedding and became it");
+  }
+  for (auto &[key, weight] : parts.weights) {
+    auto ref = reference(weight);
+    if (!ref) return false;
+    auto [role, layer, bias] = key;
+    weights.set(role, layer, bias, *std::move(ref));
+  }
+  Status status = validateConfig(config, "the graph");
+  if (!status.ok()) why = status.message();
+  return status.ok();
+}
+
+OwningOpRef<ModuleOp> Raiser::run() {
+  if (main.empty()) {
+    why = "@main has no body";
+    return nullptr;
+  }
+  readHints();
+  auto choices = assignments();
+  std::string firstWhy = why;
+  Operation *firstAt = nullptr;
+  std::vector<std::string> start = remarks, firstRemarks = remarks;
+  for (auto [k, roles] : llvm::enumerate(choices)) {
+    Parts parts;
+    WeightMap weights;
+    remarks = start;
+    bool ok = attempt(roles, parts);
+    if (ok) {
+      remarks = start;
+      remarks.insert(remarks.end(), parts.layers.begin(), parts.layers.end());
+      ok = finish(parts, weights);
+    }
+    if (ok) {
+      layers = parts.config.layers.size();
+      auto built = buildModule(*module.getContext(), parts.config, weights);
+      if (built.ok()) return *std::move(built);
+      why = built.status().message();
+    }
+    if (k == 0) firstWhy = why, firstAt = at, firstRemarks = remarks;
+  }
+  why = firstWhy;
+  at = firstAt;
+  remarks = firstRemarks;
+  return nullptr;
+}
+
+} // namespace
+} // namespace lathe::raise
+
+namespace {
+
+struct ONNXRaisePass : lathe::impl::ONNXRaisePassBase<ONNXRaisePass> {
+  using ONNXRaisePassBase::ONNXRaisePassBase;
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    auto main = module.lookupSymbol<func::FuncOp>("main");
+    if (!main || main.empty() || module.lookupSymbol("step")) return;
+    if (!main.walk([](lathe::onnx::NodeOp) { return WalkResult::interrupt(); }).wasInterrupted()) return;
+    lathe::raise::Raiser raiser(module, main, maxSeq);
+    OwningOpRef<ModuleOp> step = raiser.run();
+    if (remarks)
+      for (const std::string &text : raiser.remarks)
+        emitRemark(main.getLoc()) << text;
+    if (!step) {
+      Location loc = raiser.at ? raiser.at->getLoc() : main.getLoc();
+      std::string node;
+      if (auto name = dyn_cast<NameLoc>(loc)) node = "node '" + name.getName().str() + "': ";
+      emitWarning(loc) << "the graph is not raised to llm ops: " << node << raiser.why;
+      return;
+    }
+    ++numRaised;
+    numLayers += raiser.layers;
+    // The new module takes the old one's place.
+    while (!module.getBody()->empty())
+      module.getBody()->back().erase();
+    module->setAttrs((*step)->getAttrDictionary());
+    module.getBody()->getOperations().splice(module.getBody()->end(), step->getBody()->getOperations());
+  }
+};
+
+} // namespace

@@ -1,0 +1,240 @@
+//===- Run.cpp - one pass over a graph for chosen sizes ---------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//
+// Every value is a number, a weight, or a term in a layout. What is none of these is unknown, with the reason; a graph is raised
+// only when no unknown value reaches its outputs.
+//===----------------------------------------------------------------------===//
+#include "Run.h"
+
+using namespace mlir;
+
+namespace lathe::raise {
+
+GraphRun::GraphRun(func::FuncOp main, ArrayRef<Role> roles, Sizes sizes, int64_t pastHeadSize, ParamReader &params)
+    : terms(main.getContext()), sizes(sizes), main(main), pastHeadSize(pastHeadSize), roles(roles), params(params), symbols(main->getParentOfType<ModuleOp>()) {}
+
+bool GraphRun::refuse(const Twine &reason) {
+  why = reason.str();
+  return true;
+}
+
+Abstract GraphRun::known(Known value) {
+  Abstract out;
+  out.is = Abstract::number;
+  out.type = value.type;
+  out.shape = value.shape;
+  out.known = std::make_shared<const Known>(std::move(value));
+  return out;
+}
+
+Abstract GraphRun::term(TermId id, Layout layout, DataType type) {
+  Abstract out;
+  out.is = Abstract::term;
+  out.type = type;
+  normalize(layout);
+  out.shape = shapeOf(layout);
+  out.id = id;
+  out.layout = std::move(layout);
+  return out;
+}
+
+Abstract GraphRun::argument(BlockArgument arg, Role role) {
+  auto type = cast<ShapedType>(arg.getType());
+  DataType element = onnx::dataType(type.getElementType());
+  Abstract out;
+  out.type = element;
+  bool perRow = type.hasRank() && type.getRank() == 2;
+  switch (role) {
+  case Role::tokens:
+    out.is = Abstract::tokens;
+    out.shape = perRow ? Shape{sizes.batch, sizes.step} : Shape{sizes.step};
+    return out;
+  case Role::positions: {
+    Known value = Known::make(element, perRow ? Shape{sizes.batch, sizes.step} : Shape{sizes.step});
+    for (int64_t k = 0, n = value.elements(); k < n; ++k)
+      value.set(k, static_cast<double>(sizes.past + k % sizes.step));
+    return known(std::move(value));
+  }
+  case Role::mask: {
+    Known value = Known::make(element, {sizes.batch, sizes.total()});
+    for (int64_t k = 0, n = value.elements(); k < n; ++k)
+      value.set(k, 1);
+    return known(std::move(value));
+  }
+  case Role::totalLength:
+  case Role::one: {
+    Shape shape;
+    for (int64_t k = 0; type.hasRank() && k < type.getRank(); ++k)
+      shape.push_back(1);
+    Known value = Known::make(element, shape);
+    value.set(0, role == Role::one ? 1.0 : static_cast<double>(sizes.total()));
+    return known(std::move(value));
+  }
+  case Role::past: {
+    int64_t heads = type.getDimSize(1), size = type.isDynamicDim(3) ? pastHeadSize : type.getDimSize(3);
+    Layout layout = {{{Dim::batch, sizes.batch}}, {{Dim::feature, heads, size}}, {{Dim::past, sizes.past}}, {{Dim::feature, size, 1}}};
+    return term(terms.leaf(Kind::past, heads * size, arg.getArgNumber()), layout, element);
+  }
+  }
+  return out;
+}
+
+void GraphRun::constant(onnx::ConstantOp op) { values[op.getResult()] = known(fromElements(op.getValue())); }
+
+void GraphRun::weight(onnx::WeightOp op) {
+  auto param = symbols.lookup<onnx::ParamOp>(op.getParam());
+  auto type = cast<RankedTensorType>(op.getType());
+  Abstract out;
+  out.is = Abstract::weight;
+  out.type = onnx::dataType(type.getElementType());
+  out.shape.assign(type.getShape().begin(), type.getShape().end());
+  out.of.param = param;
+  if (type.getNumElements() <= (int64_t(1) << 21)) {
+    auto read = params.read(param);
+    if (read.ok()) out.known = *read;
+  }
+  values[op.getResult()] = std::move(out);
+}
+
+/// Numbers in and numbers out.
+static bool allKnown(ArrayRef<Abstract *> in) {
+  return llvm::all_of(in, [](const Abstract *x) { return x->is == Abstract::absent || x->known != nullptr; });
+}
+
+void GraphRun::node(NodeOp op) {
+  SmallVector<Abstract *> in;
+  for (Value v : op.getInputs())
+    in.push_back(&values[v]);
+  std::vector<Abstract> out(op.getOutputs().size());
+  terms.loc = op.getLoc();
+  why.clear();
+  const Abstract *bad = nullptr;
+  for (const Abstract *x : in)
+    if (x->is == Abstract::unknown) bad = x;
+  if (op.getOpType() == "If" && op.getDomain().empty()) {
+    runIf(op, in);
+    return;
+  }
+  bool done = false;
+  if (bad) {
+    for (Abstract &o : out)
+      o.why = bad->why, o.at = bad->at;
+    done = true;
+  }
+  if (!done) done = shapes(op, in, out);
+  // Weights keep what they are through moves that a packed form can follow.
+  bool someWeight = llvm::any_of(in, [](const Abstract *x) { return x->is == Abstract::weight; });
+  if (!done && someWeight) done = quantized(op, in, out) || (movement(op, in, out) && why.empty());
+  if (!done && allKnown(in) && llvm::none_of(in, [](const Abstract *x) { return x->is == Abstract::tokens || x->is == Abstract::term; })) {
+    why.clear();
+    SmallVector<const Known *> numbers;
+    for (const Abstract *x : in)
+      numbers.push_back(x->known.get());
+    auto result = evaluate(op, numbers);
+    if (result.ok()) {
+      for (size_t k = 0; k < out.size() && k < result->size(); ++k)
+        out[k] = known(std::move((*result)[k]));
+      // 1 + w stays a weight (Gemma's norms).
+      if (op.getOpType() == "Add")
+        for (int k = 0; k < 2; ++k)
+          if (in[k]->of && !in[k]->of.plusOne && !in[k]->of.bits && in[1 - k]->known->elements() == 1 && in[1 - k]->known->number(0) == 1) {
+            out[0].of = in[k]->of;
+            out[0].of.plusOne = true;
+          }
+      if (op.getOpType() == "Cast" && in[0]->of && out[0].known->isFloat()) out[0].of = in[0]->of;
+      done = true;
+    } else {
+      why = result.status().message();
+    }
+  }
+  if (!done) {
+    why.clear();
+    done = movement(op, in, out) || joins(op, in, out) || elementwise(op, in, out) || linears(op, in, out) || norms(op, in, out) || rotary(op, in, out) || attention(op, in, out);
+  }
+  if (!done && why.empty()) why = "an operator without a part in a language model";
+  for (auto [k, o] : llvm::enumerate(out)) {
+    if (!why.empty()) o = Abstract();
+    if (o.is == Abstract::unknown && o.why.empty()) {
+      o.why = (op.getDomain().empty() ? "" : op.getDomain() + "::").str() + op.getOpType().str() + ": " + (why.empty() ? "this output is not used by a language model" : why);
+      o.at = op;
+    }
+    values[op.getOutputs()[k]] = std::move(o);
+  }
+}
+
+void GraphRun::runIf(NodeOp op, In in) {
+  auto fail = [&](const std::string &reason, Operation *at) {
+    for (Value v : op.getOutputs()) {
+      Abstract out;
+      out.why = reason;
+      out.at = at;
+      values[v] = out;
+    }
+  };
+  if (in[0]->is == Abstract::unknown) return fail(in[0]->why, in[0]->at);
+  if (!in[0]->known || in[0]->known->elements() != 1) return fail("If: the condition depends on the tokens", op);
+  if (++depth > 16) return fail("If: nested too deep", op);
+  Block &chosen = op.getBodies()[in[0]->known->number(0) ? 0 : 1].front();
+  block(chosen);
+  --depth;
+  for (auto [result, yielded] : llvm::zip(op.getOutputs(), chosen.getTerminator()->getOperands()))
+    values[result] = values[yielded];
+}
+
+std::string GraphRun::block(Block &body) {
+  for (Operation &op : body) {
+    if (auto n = dyn_cast<NodeOp>(op)) node(n);
+    else if (auto c = dyn_cast<onnx::ConstantOp>(op)) constant(c);
+    else if (auto w = dyn_cast<onnx::WeightOp>(op)) weight(w);
+    else if (auto none = dyn_cast<onnx::NoneOp>(op)) values[none.getResult()].is = Abstract::absent;
+  }
+  return "";
+}
+
+RunResult GraphRun::run() {
+  for (auto [arg, role] : llvm::zip(main.getArguments(), roles))
+    values[arg] = argument(arg, role);
+  block(main.front());
+  RunResult result;
+  auto bad = [&](const std::string &reason, Operation *at) {
+    if (result.why.empty()) {
+      result.why = reason;
+      result.at = at;
+    }
+  };
+  auto finish = cast<func::ReturnOp>(main.front().getTerminator());
+  for (auto [k, value] : llvm::enumerate(finish.getOperands())) {
+    auto name = main.getResultAttrOfType<StringAttr>(k, "onnx.name");
+    std::string output = "output '" + (name ? name.getValue().str() : std::to_string(k)) + "'";
+    const Abstract &x = values[value];
+    if (x.is == Abstract::unknown) {
+      bad(x.why, x.at);
+      continue;
+    }
+    if (x.is != Abstract::term) {
+      bad(output + " does not depend on the tokens", main);
+      continue;
+    }
+    const Term &t = terms[x.id];
+    if (t.kind == Kind::history || t.kind == Kind::past) {
+      Layout expected = {{{Dim::batch, sizes.batch}}, {}, {{Dim::total, sizes.total()}}, {}};
+      const Layout &found = x.layout;
+      bool fits = t.kind == Kind::history && found.size() == 4 && found[0] == (sizes.batch == 1 ? Axis() : expected[0]) && found[2] == expected[2];
+      // Heads and sizes as the past has them.
+      const Abstract &past = values[main.getArgument(t.a)];
+      fits = fits && found[1] == past.layout[1] && found[3] == past.layout[3];
+      if (!fits) bad(output + " is not a cache with this step's tokens after the past ones", main);
+      result.presents.push_back({t.a, x.id});
+      continue;
+    }
+    if (result.logits >= 0) bad(output + " is neither logits nor a cache", main);
+    Layout rows = {{{Dim::batch, sizes.batch}}, {{Dim::step, sizes.step}}, {{Dim::feature, terms.width(x.id), 1}}};
+    normalize(rows);
+    if (x.layout != rows) bad(output + " is laid out as " + layoutText(x.layout) + ", expected rows of logits for every token", main);
+    result.logits = x.id;
+  }
+  if (result.why.empty() && result.logits < 0) bad("the graph has no logits", main);
+  return result;
+}
+
+} // namespace lathe::raise

@@ -1,0 +1,120 @@
+//===- Run.h - one pass over a graph for chosen sizes ---------------*- C++ -*-===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#pragma once
+#include "Layout.h"
+#include "Terms.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace lathe::raise {
+
+/// What the integer inputs of a graph are.
+enum class Role { tokens, positions, mask, past, totalLength, one };
+
+struct Sizes {
+  int64_t batch, step, past;
+  int64_t total() const { return past + step; }
+};
+
+/// A value of the graph in a run.
+struct Abstract {
+  enum Is { unknown, absent, number, weight, term, tokens } is = unknown;
+  DataType type = DataType::float32;
+  Shape shape;
+  std::shared_ptr<const Known> known; ///< of number; of weight: when small
+  Weight of;                          ///< of weight; of number: what it was read from, when nothing else was done to it
+  bool swapped = false;               ///< of weight: the two axes are those of the stored matrix in reverse
+  TermId id = -1;
+  Layout layout;
+  std::string why; ///< of unknown: what was not recognised, and where
+  mlir::Operation *at = nullptr;
+};
+
+/// What a run found.
+struct RunResult {
+  TermId logits = -1;
+  /// (past input, history term) in the order of the outputs.
+  llvm::SmallVector<std::pair<int64_t, TermId>> presents;
+  std::string why; ///< empty: everything was recognised
+  mlir::Operation *at = nullptr;
+};
+
+class GraphRun {
+public:
+  GraphRun(mlir::func::FuncOp main, llvm::ArrayRef<Role> roles, Sizes sizes, int64_t pastHeadSize, ParamReader &params);
+  RunResult run();
+  Terms terms;
+  const Sizes sizes;
+
+private:
+  /// Entries stay where they are when others are added.
+  struct Values {
+    Abstract &operator[](mlir::Value v) { return map[v.getAsOpaquePointer()]; }
+    std::unordered_map<const void *, Abstract> map;
+  };
+  using In = llvm::ArrayRef<Abstract *>;
+  using Out = llvm::MutableArrayRef<Abstract>;
+
+  Abstract argument(mlir::BlockArgument arg, Role role);
+  void constant(onnx::ConstantOp op);
+  void weight(onnx::WeightOp op);
+  void node(NodeOp op);
+  void runIf(NodeOp op, In in);
+  std::string block(mlir::Block &block);
+
+  // Makers.
+  static Abstract known(Known value);
+  Abstract term(TermId id, Layout layout, DataType type = DataType::float32);
+
+  // Each handles the operators it knows: true when |out| is filled; a reason in |why| when it is known but does not fit.
+  bool shapes(NodeOp op, In in, Out out);
+  bool movement(NodeOp op, In in, Out out);
+  bool joins(NodeOp op, In in, Out out);
+  bool elementwise(NodeOp op, In in, Out out);
+  bool linears(NodeOp op, In in, Out out);
+  bool quantized(NodeOp op, In in, Out out);
+  bool norms(NodeOp op, In in, Out out);
+  bool rotary(NodeOp op, In in, Out out);
+  bool attention(NodeOp op, In in, Out out);
+
+  bool refuse(const llvm::Twine &reason);
+  // Pieces.
+  bool sliceAxis(const Abstract &x, int64_t axis, int64_t begin, int64_t end, Abstract &out);
+  bool concat(In in, int64_t axis, Abstract &out);
+  bool binary(NodeOp op, const Abstract &x, const Abstract &y, Abstract &out);
+  bool termNumber(llvm::StringRef name, const Abstract &x, const Abstract &y, bool reversed, Abstract &out);
+  bool termTerm(llvm::StringRef name, const Abstract &x, const Abstract &y, Abstract &out);
+  bool maskScores(const Abstract &scores, const Known &mask, bool boolean, Abstract &out);
+  /// The positions of |mask| that a row may see as a window: 0 all, W the last W. Refuses what is not causal.
+  bool windowOf(const Known &mask, const Layout &layout, bool boolean, int64_t &window);
+  bool product(const Abstract &x, const Abstract &y, Abstract &out);
+  bool vectorOf(const Abstract &w, Weight &out);
+  bool matrixOf(const Abstract &w, bool transposed, Weight &out);
+  bool fullFeatures(const Abstract &x, Layout &rows);
+  mlir::FailureOr<int> tableOf(const Known &value, const Layout &layout, llvm::ArrayRef<int64_t> shape);
+  mlir::FailureOr<int> cacheTable(const Known &cache, const Known *positions);
+  bool isPositions(const Known &value, llvm::ArrayRef<int64_t> shape) const;
+  /// Heads of [B, S, H * D] or [B, H, S, D] rows.
+  bool headsOf(const Abstract &x, int64_t heads, int64_t &size, bool &fourD);
+  struct AttentionCall {
+    Abstract q, k, v; ///< terms of this step
+    int64_t heads, kvHeads, headSize, valueSize;
+    const Abstract *pastKey = nullptr, *pastValue = nullptr;
+    double scale = 0, softcap = 0;
+    int64_t window = 0;
+    bool causal = false;
+    const Abstract *mask = nullptr;
+  };
+  bool attend(const AttentionCall &call, TermId &result, TermId &key, TermId &value);
+
+  mlir::func::FuncOp main;
+  int64_t pastHeadSize; ///< where the type of a past leaves it open
+  llvm::SmallVector<Role> roles;
+  ParamReader &params;
+  mlir::SymbolTable symbols;
+  Values values;
+  std::string why;
+  int depth = 0;
+};
+
+} // namespace lathe::raise

@@ -1,0 +1,221 @@
+//===- RunContrib.cpp - rotation and attention as single operators ----------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//
+// RotaryEmbedding and Attention of the standard; GroupQueryAttention, MultiHeadAttention and RotaryEmbedding of com.microsoft
+// (ONNX Runtime's ContribOperators.md).
+//===----------------------------------------------------------------------===//
+#include "Run.h"
+#include <cmath>
+
+using namespace mlir;
+
+namespace lathe::raise {
+
+/// Rows of a stored cache at this step's positions. |positions| null: they follow the past.
+FailureOr<int> GraphRun::cacheTable(const Known &cache, const Known *positions) {
+  if (cache.shape.size() != 2 || !cache.isFloat()) return failure();
+  if (positions && positions->elements() == 1) { // an offset
+    if (positions->i.empty() || positions->i[0] != sizes.past) return failure();
+  } else if (positions && !isPositions(*positions, positions->shape)) {
+    return failure();
+  }
+  if (cache.shape[0] < sizes.total()) return failure();
+  Table table{sizes.step, cache.shape[1], {}, {}};
+  for (int64_t s = 0; s < sizes.step; ++s)
+    for (int64_t k = 0; k < table.columns; ++k)
+      table.values.push_back(cache.number((sizes.past + s) * table.columns + k));
+  table.cache = std::make_shared<const Known>(cache);
+  return terms.intern(std::move(table));
+}
+
+/// Is |x| rows of |heads| heads: [batch, step, heads * size], or [batch, heads, step, size]? heads 0: from the shape.
+bool GraphRun::headsOf(const Abstract &x, int64_t heads, int64_t &size, bool &fourD) {
+  if (x.is != Abstract::term) return false;
+  int64_t width = terms.width(x.id);
+  fourD = x.layout.size() == 4;
+  Layout expected = {{{Dim::batch, sizes.batch}}};
+  if (fourD) {
+    heads = sizeOf(x.layout[1]);
+    size = width / std::max<int64_t>(heads, 1);
+    expected.append({{{Dim::feature, heads, size}}, {{Dim::step, sizes.step}}, {{Dim::feature, size, 1}}});
+  } else {
+    if (heads < 1 || width % heads) return false;
+    size = width / heads;
+    expected.append({{{Dim::step, sizes.step}}, {{Dim::feature, width, 1}}});
+  }
+  normalize(expected);
+  return x.layout == expected;
+}
+
+bool GraphRun::rotary(NodeOp op, In in, Out out) {
+  if (op.getOpType() != "RotaryEmbedding") return false;
+  bool contrib = op.getDomain() == "com.microsoft";
+  const Abstract &x = *in[0], &cosines = *in[contrib ? 2 : 1], &sines = *in[contrib ? 3 : 2];
+  const Abstract *positions = contrib ? in[1] : in.size() > 3 && in[3]->is != Abstract::absent ? in[3] : nullptr;
+  if (!cosines.known || !sines.known || (positions && !positions->known)) return refuse("cosines, sines or positions depend on the tokens");
+  if (contrib && (op.getFloat("scale", 1) != 1 || op.getInt("is_packed_batching", 0))) return refuse("a scale or packed batches");
+  int64_t rotated = op.getInt("rotary_embedding_dim", 0), heads = op.getInt("num_heads", 0), size = 0;
+  if (!heads && !rotated && contrib && x.layout.size() == 3) heads = terms.width(x.id) / (2 * cosines.known->shape.back());
+  bool fourD = false;
+  if (!headsOf(x, heads, size, fourD)) return refuse("rows of heads laid out as " + layoutText(x.layout));
+  if (!rotated) rotated = size;
+  if (cosines.known->shape.empty() || rotated != 2 * cosines.known->shape.back()) return refuse("cosines for another size than " + std::to_string(rotated));
+  FailureOr<int> c, s;
+  if (positions) {
+    c = cacheTable(*cosines.known, positions->known.get());
+    s = cacheTable(*sines.known, positions->known.get());
+  } else {
+    Layout layout = {{{Dim::batch, sizes.batch}}, {{Dim::step, sizes.step}}, {{Dim::feature, rotated / 2, 1}}};
+    normalize(layout);
+    Shape shape = {sizes.batch, sizes.step, rotated / 2};
+    c = tableOf(*cosines.known, layout, shape);
+    s = tableOf(*sines.known, layout, shape);
+  }
+  if (failed(c) || failed(s)) return refuse("cosines or sines that are not one row for every position");
+  out[0] = term(terms.rope(x.id, size, rotated, *c, *s, op.getInt("interleaved", 0)), x.layout, x.type);
+  return true;
+}
+
+/// Attention of |call|; the cache's terms as well.
+bool GraphRun::attend(const AttentionCall &call, TermId &result, TermId &key, TermId &value) {
+  auto history = [&](const Abstract &x, const Abstract *past, int64_t size, TermId &out) {
+    TermId id = x.id;
+    if (past) {
+      if (past->is != Abstract::term || terms[past->id].kind != Kind::past) return refuse("a past that is not an input"), false;
+      Layout expected = {{{Dim::batch, sizes.batch}}, {{Dim::feature, call.kvHeads, size}}, {{Dim::past, sizes.past}}, {{Dim::feature, size, 1}}};
+      normalize(expected);
+      if (past->layout != expected) return refuse("a past laid out as " + layoutText(past->layout)), false;
+      out = terms.history(id, terms[past->id].a);
+      return true;
+    }
+    if (terms[id].kind != Kind::history) return refuse("keys or values without a past"), false;
+    out = id;
+    return true;
+  };
+  if (!history(call.k, call.pastKey, call.headSize, key) || !history(call.v, call.pastValue, call.valueSize, value)) return false;
+  if (call.heads % call.kvHeads) return refuse("query heads that are no multiple of the KV heads"), false;
+  TermId scores = terms.scores(call.q.id, key, call.heads, call.headSize);
+  scores = terms.scale(scores, call.scale);
+  if (call.softcap > 0) scores = terms.scale(terms.unary("tanh", terms.scale(scores, 1 / call.softcap)), call.softcap);
+  if (call.mask) {
+    if (!call.mask->known) return refuse("a mask that depends on the tokens"), false;
+    Layout layout = {{{Dim::batch, sizes.batch}}, {{Dim::feature, call.heads, 1}}, {{Dim::step, sizes.step}}, {{Dim::total, sizes.total()}}};
+    int64_t window = 0;
+    if (!windowOf(*call.mask->known, layout, call.mask->type == DataType::boolean, window)) return false;
+    scores = terms.masked(scores, window);
+  } else if (!call.causal && sizes.step > 1) {
+    return refuse("attention without a causal mask"), false;
+  }
+  if (call.causal) scores = terms.masked(scores, call.window);
+  result = terms.attend(terms.softmax(scores), value, call.valueSize);
+  return true;
+}
+
+bool GraphRun::attention(NodeOp op, In in, Out out) {
+  StringRef name = op.getOpType();
+  bool contrib = op.getDomain() == "com.microsoft";
+  auto at = [&](unsigned k) -> Abstract * { return k < in.size() && in[k]->is != Abstract::absent ? in[k] : nullptr; };
+  AttentionCall call;
+  bool fourD = false, keyFourD = false;
+  int64_t size = 0;
+  if (!contrib && name == "Attention") {
+    if (op.getInt("qk_matmul_output_mode", 0) || op.getOutputs().size() > 3) return refuse("the scores are an output");
+    if (at(6)) return refuse("lengths of padded keys are not followed");
+    call.q = *in[0], call.k = *in[1], call.v = *in[2];
+    if (!headsOf(call.q, op.getInt("q_num_heads", 0), call.headSize, fourD)) return refuse("queries laid out as " + layoutText(call.q.layout));
+    call.heads = terms.width(call.q.id) / call.headSize;
+    call.pastKey = at(4), call.pastValue = at(5);
+    auto keys = [&](Abstract &x, int64_t &each, const Abstract *past) {
+      if (x.is != Abstract::term) return false;
+      if (past) return headsOf(x, op.getInt("kv_num_heads", 0), each, keyFourD);
+      if (x.layout.size() != 4) return false;
+      each = sizeOf(x.layout[3]);
+      int64_t kvHeads = terms.width(x.id) / std::max<int64_t>(each, 1);
+      // The cache's heads, as they are or copied for the query heads that share one.
+      Layout plain = {{{Dim::batch, sizes.batch}}, {{Dim::feature, kvHeads, each}}, {{Dim::total, sizes.total()}}, {{Dim::feature, each, 1}}};
+      Layout copied = plain;
+      copied[1].push_back({Dim::copies, call.heads / std::max<int64_t>(kvHeads, 1)});
+      normalize(plain), normalize(copied);
+      return x.layout == plain || x.layout == copied;
+    };
+    if (!keys(call.k, call.headSize, call.pastKey)) return refuse("keys laid out as " + layoutText(call.k.layout));
+    if (!keys(call.v, call.valueSize, call.pastValue)) return refuse("values laid out as " + layoutText(call.v.layout));
+    call.kvHeads = terms.width(call.k.id) / call.headSize;
+    call.scale = op.getFloat("scale", 1 / std::sqrt(double(call.headSize)));
+    call.softcap = op.getFloat("softcap", 0);
+    call.causal = op.getInt("is_causal", 0);
+    // is_causal counts positions from the first key, without the past, unless it is an input of the operator.
+    if (call.causal && !call.pastKey) return refuse("is_causal with keys that the past is already part of");
+    call.mask = at(3);
+    int64_t left = op.getInt("left_window_size", -1), right = op.getInt("right_window_size", -1);
+    if (left >= 0 || right > 0) return refuse("a window as an attribute is not followed");
+  } else if (contrib && name == "GroupQueryAttention") {
+    call.heads = op.getInt("num_heads", 0), call.kvHeads = op.getInt("kv_num_heads", 0);
+    if (call.heads < 1 || call.kvHeads < 1) return refuse("numbers of heads are missing");
+    for (unsigned k : {5u, 6u})
+      if (!at(k) || !at(k)->known) return refuse("lengths depend on the tokens");
+    for (int64_t n : at(5)->known->i)
+      if (n != sizes.total() - 1) return refuse("seqlens_k that is not the total length minus one");
+    if (at(6)->known->i.size() != 1 || at(6)->known->i[0] != sizes.total()) return refuse("a total length that is not the past's and the step's");
+    if (at(11) || op.getInt("smooth_softmax", -1) > 0) return refuse("attention sinks");
+    if (op.getString("k_quant_type", "NONE") != "NONE" || op.getString("v_quant_type", "NONE") != "NONE") return refuse("a quantized cache");
+    call.q = *in[0];
+    Layout rows;
+    if (!fullFeatures(call.q, rows)) return refuse("queries laid out as " + layoutText(call.q.layout));
+    if (at(1)) {
+      if (!at(2)) return refuse("keys without values");
+      call.k = *at(1), call.v = *at(2);
+    } else {
+      // Queries, keys and values in one row.
+      int64_t all = terms.width(call.q.id), each = all / (call.heads + 2 * call.kvHeads), q = call.heads * each, kv = call.kvHeads * each;
+      if (all != q + 2 * kv) return refuse("rows of " + std::to_string(all) + " features for " + std::to_string(call.heads) + " and " + std::to_string(call.kvHeads) + " heads");
+      Abstract packed = call.q;
+      sliceAxis(packed, 2, 0, q, call.q);
+      sliceAxis(packed, 2, q, q + kv, call.k);
+      sliceAxis(packed, 2, q + kv, all, call.v);
+    }
+    if (!headsOf(call.q, call.heads, call.headSize, fourD) || fourD || !headsOf(call.k, call.kvHeads, size, fourD) || fourD || size != call.headSize ||
+        !headsOf(call.v, call.kvHeads, call.valueSize, fourD) || fourD)
+      return refuse("queries, keys and values laid out as " + layoutText(call.q.layout) + ", " + layoutText(call.k.layout) + " and " + layoutText(call.v.layout));
+    call.pastKey = at(3), call.pastValue = at(4);
+    if (!call.pastKey || !call.pastValue) return refuse("no past");
+    if (op.getInt("do_rotary", 0)) {
+      if (!at(7) || !at(8) || !at(7)->known || !at(8)->known || (at(9) && !at(9)->known)) return refuse("cosines, sines or positions depend on the tokens");
+      const Known *positions = at(9) ? at(9)->known.get() : nullptr;
+      auto c = cacheTable(*at(7)->known, positions), s = cacheTable(*at(8)->known, positions);
+      if (failed(c) || failed(s)) return refuse("cosines or sines that are not one row for every position");
+      int64_t rotated = 2 * at(7)->known->shape[1];
+      bool interleaved = op.getInt("rotary_interleaved", 0);
+      if (rotated > call.headSize) return refuse("cosines for more than a head");
+      call.q.id = terms.rope(call.q.id, call.headSize, rotated, *c, *s, interleaved);
+      call.k.id = terms.rope(call.k.id, call.headSize, rotated, *c, *s, interleaved);
+    }
+    call.scale = op.getFloat("scale", 0);
+    if (call.scale == 0) call.scale = 1 / std::sqrt(double(call.headSize));
+    call.softcap = op.getFloat("softcap", 0);
+    call.causal = true;
+    // The operator's window is the number of tokens before a row's own that it sees (ContribOperators.md, left_window_size).
+    int64_t window = op.getInt("local_window_size", -1);
+    call.window = window > 0 ? window + 1 : 0;
+    call.mask = at(10);
+  } else {
+    return false;
+  }
+  TermId result = -1, key = -1, value = -1;
+  if (!attend(call, result, key, value)) return true;
+  int64_t width = call.heads * call.valueSize;
+  Layout rows = {{{Dim::batch, sizes.batch}}, {{Dim::step, sizes.step}}, {{Dim::feature, width, 1}}};
+  if (call.q.layout.size() == 4)
+    rows = {{{Dim::batch, sizes.batch}}, {{Dim::feature, call.heads, call.valueSize}}, {{Dim::step, sizes.step}}, {{Dim::feature, call.valueSize, 1}}};
+  out[0] = term(result, rows, call.q.type);
+  auto cache = [&](TermId id, int64_t each) {
+    return term(id, {{{Dim::batch, sizes.batch}}, {{Dim::feature, call.kvHeads, each}}, {{Dim::total, sizes.total()}}, {{Dim::feature, each, 1}}}, call.q.type);
+  };
+  if (out.size() > 1 && call.pastKey) out[1] = cache(key, call.headSize);
+  if (out.size() > 2 && call.pastValue) out[2] = cache(value, call.valueSize);
+  return true;
+}
+
+bool GraphRun::quantized(NodeOp op, In in, Out out) { return false; }
+
+} // namespace lathe::raise

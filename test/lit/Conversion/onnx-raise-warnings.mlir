@@ -1,0 +1,59 @@
+// What is no language model stays a graph, and the warning says why.
+// RUN: lathe-opt %s --split-input-file --onnx-raise --verify-diagnostics | FileCheck %s
+
+// CHECK-LABEL: func.func @main
+// CHECK: onnx.op "Conv"
+// CHECK-NOT: llm.
+func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}, %image: tensor<1x3x8x8xf32>, %w: tensor<4x3x3x3xf32>) -> tensor<*xf32> {
+  // expected-warning@+1 {{the graph is not raised to llm ops: Conv: an operator without a part in a language model}}
+  %0 = onnx.op "Conv"(%image, %w) {version = 11 : i64} : (tensor<1x3x8x8xf32>, tensor<4x3x3x3xf32>) -> tensor<*xf32>
+  return %0 : tensor<*xf32>
+}
+
+// -----
+
+// expected-warning@+1 {{input 'hidden' is neither tokens, positions, a mask nor a past of [batch, heads, past, size]}}
+func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}, %h: tensor<?x?x8xf32> {onnx.name = "hidden"}) -> tensor<*xf32> {
+  %0 = onnx.op "Relu"(%h) {version = 14 : i64} : (tensor<?x?x8xf32>) -> tensor<*xf32>
+  return %0 : tensor<*xf32>
+}
+
+// -----
+
+// Attention that sees the future.
+onnx.param @e : tensor<4x4xf32> = dense<1.0> : tensor<4x4xf32>
+func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}, %pk: tensor<?x1x?x4xf32>, %pv: tensor<?x1x?x4xf32>)
+    -> (tensor<*xf32>, tensor<*xf32>, tensor<*xf32>) {
+  %e = onnx.weight @e : tensor<4x4xf32>
+  %x = onnx.op "Gather"(%e, %ids) {version = 13 : i64} : (tensor<4x4xf32>, tensor<?x?xi64>) -> tensor<*xf32>
+  %q = onnx.op "MatMul"(%x, %e) {version = 13 : i64} : (tensor<*xf32>, tensor<4x4xf32>) -> tensor<*xf32>
+  %axis = onnx.constant dense<1> : tensor<1xi64>
+  %h = onnx.op "Unsqueeze"(%q, %axis) {version = 13 : i64} : (tensor<*xf32>, tensor<1xi64>) -> tensor<*xf32>
+  %k = onnx.op "Concat"(%pk, %h) {version = 13 : i64, attrs = {axis = 2 : i64}} : (tensor<?x1x?x4xf32>, tensor<*xf32>) -> tensor<*xf32>
+  %v = onnx.op "Concat"(%pv, %h) {version = 13 : i64, attrs = {axis = 2 : i64}} : (tensor<?x1x?x4xf32>, tensor<*xf32>) -> tensor<*xf32>
+  %t = onnx.op "Transpose"(%k) {version = 13 : i64, attrs = {perm = array<i64: 0, 1, 3, 2>}} : (tensor<*xf32>) -> tensor<*xf32>
+  %s = onnx.op "MatMul"(%h, %t) {version = 13 : i64} : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
+  // expected-warning@+1 {{the graph is not raised to llm ops: Softmax: attention without a causal mask}}
+  %p = onnx.op "Softmax"(%s) {version = 13 : i64, attrs = {axis = -1 : i64}} : (tensor<*xf32>) -> tensor<*xf32>
+  %y = onnx.op "MatMul"(%p, %v) {version = 13 : i64} : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
+  %z = onnx.op "Squeeze"(%y, %axis) {version = 13 : i64} : (tensor<*xf32>, tensor<1xi64>) -> tensor<*xf32>
+  return %z, %k, %v : tensor<*xf32>, tensor<*xf32>, tensor<*xf32>
+}
+
+// -----
+
+// Logits that are no head's.
+onnx.param @e : tensor<4x4xf32> = dense<1.0> : tensor<4x4xf32>
+// expected-warning@+1 {{the graph is not raised to llm ops: expected a linear as head, found embed @e}}
+func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}) -> tensor<*xf32> {
+  %e = onnx.weight @e : tensor<4x4xf32>
+  %x = onnx.op "Gather"(%e, %ids) {version = 13 : i64} : (tensor<4x4xf32>, tensor<?x?xi64>) -> tensor<*xf32>
+  return %x : tensor<*xf32>
+}
+
+// -----
+
+// A function of that name that is not a graph of onnx ops is left alone.
+func.func @main(%a: f32) -> f32 {
+  return %a : f32
+}

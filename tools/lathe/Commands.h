@@ -19,6 +19,7 @@ Result<int> benchCommand(const Args &args);
 Result<int> evalCommand(const Args &args);
 Result<int> inspectCommand(const Args &args);
 Result<int> explainCommand(const Args &args);
+Result<int> serveCommand(const Args &args);
 Result<int> loadCommand(const Args &args);
 /// Replaces this process by libexec/lathe-compiler.
 Result<int> compilerCommand(const std::string &command, const Args &args);

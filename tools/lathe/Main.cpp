@@ -19,6 +19,7 @@ static const char helpText[] =
     "  lathe compile MODEL -o FILE.lathe   compile a GGUF file or a HuggingFace directory\n"
     "  lathe run FILE.lathe -p TEXT        continue a text, or answer with --chat\n"
     "  lathe run FILE.lathe                talk with the model\n"
+    "  lathe serve FILE.lathe...           answer OpenAI clients over HTTP\n"
     "  lathe load URL                      measure a server under load\n"
     "  lathe bench FILE.lathe              measure tokens per second\n"
     "  lathe eval FILE.lathe --text FILE   perplexity, or the distance to another artifact\n"
@@ -46,10 +47,11 @@ int main(int argc, char **argv) {
     if (command == "eval") return evalCommand(args);
     if (command == "inspect") return inspectCommand(args);
     if (command == "explain") return explainCommand(args);
+    if (command == "serve") return serveCommand(args);
     if (command == "load") return loadCommand(args);
     if (command == "compile" || command == "bisect") return compilerCommand(command, args);
     return makeError(StatusCode::invalidArgument,
-                     "unknown command '%s', expected compile, run, load, bench, eval, inspect, explain or bisect",
+                     "unknown command '%s', expected compile, run, serve, load, bench, eval, inspect, explain or bisect",
                      command.c_str());
   }();
   if (result.ok()) return *result;

@@ -72,7 +72,7 @@ TEST_F(DriverTest, HelpAndVersion) {
 }
 
 TEST_F(DriverTest, WrongCommandLines) {
-  expectError("fly", 2, "unknown command 'fly', expected compile, run, load, bench, eval, inspect, explain or bisect");
+  expectError("fly", 2, "unknown command 'fly', expected compile, run, serve, load, bench, eval, inspect, explain or bisect");
   expectError("run", 2, "expected an artifact; see '--help'");
   expectError("run a b -p x", 2, "expected only an artifact, found also 'b'");
   expectError("run a --wings", 2, "unknown option '--wings'; '--help' lists the options");

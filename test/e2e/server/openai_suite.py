@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""The official openai client against `lathe serve`. usage: openai_suite.py LATHE ARTIFACT"""
+import base64
+import json
+import struct
+import subprocess
+import sys
+
+import httpx
+import openai
+
+from running import Server, run_tests
+
+QUESTION = [{"role": "user", "content": "Name three colours."}]
+
+
+def test_models(client, server):
+    models = client.models.list().data
+    assert [m.id for m in models] == ["smol"], models
+    assert client.models.retrieve("smol").max_model_len > 0
+
+
+def test_chat(client, server):
+    answer = client.chat.completions.create(model="smol", messages=QUESTION, max_tokens=20, temperature=0)
+    choice = answer.choices[0]
+    assert choice.message.role == "assistant" and choice.message.content
+    assert choice.finish_reason in ("stop", "length")
+    usage = answer.usage
+    assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens
+    assert 0 < usage.completion_tokens <= 20
+    assert answer.system_fingerprint.startswith("lathe-")
+
+
+def test_stream_equals_whole(client, server):
+    ask = dict(model="smol", messages=QUESTION, max_tokens=24, temperature=0.8, seed=7)
+    whole = client.chat.completions.create(**ask)
+    chunks = list(client.chat.completions.create(**ask, stream=True, stream_options={"include_usage": True}))
+    assert chunks[0].choices[0].delta.role == "assistant"
+    text = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+    assert text == whole.choices[0].message.content
+    assert [c.choices[0].finish_reason for c in chunks if c.choices][-1] == whole.choices[0].finish_reason
+    assert chunks[-1].choices == [] and chunks[-1].usage.completion_tokens == whole.usage.completion_tokens
+
+
+def test_seeds(client, server):
+    def ask(seed):
+        return client.completions.create(model="smol", prompt="Once upon a time", max_tokens=16, temperature=1, seed=seed)
+    a, b, c = ask(1), ask(1), ask(2)
+    assert a.choices[0].text == b.choices[0].text != c.choices[0].text
+    free = client.completions.create(model="smol", prompt="Once upon a time", max_tokens=16, temperature=1)
+    again = ask(free.choices[0].seed)  # the seed that was drawn is reported, and gives the same again
+    assert again.choices[0].text == free.choices[0].text
+
+
+def test_equals_run(client, server):
+    """The tokens are those of `lathe run`."""
+    ids = [1, 504, 1213, 282, 4649, 314]
+    answer = client.completions.create(model="smol", prompt=ids, max_tokens=12, temperature=0)
+    run = subprocess.run([LATHE, "run", ARTIFACT, "--prompt-ids", ",".join(map(str, ids)), "-n", "12", "--temp", "0", "--json"],
+                         capture_output=True, text=True, check=True)
+    assert json.loads(run.stdout)["text"] == answer.choices[0].text, (run.stdout, answer.choices[0].text)
+
+
+def test_n_and_stop(client, server):
+    answer = client.chat.completions.create(model="smol", messages=QUESTION, n=3, temperature=1.2, seed=3, max_tokens=12)
+    assert [c.index for c in answer.choices] == [0, 1, 2]
+    assert len({c.message.content for c in answer.choices}) > 1
+    plain = client.completions.create(model="smol", prompt="1, 2, 3, 4,", max_tokens=16, temperature=0).choices[0].text
+    stop = plain[5:7]
+    cut = client.completions.create(model="smol", prompt="1, 2, 3, 4,", max_tokens=16, temperature=0, stop=[stop]).choices[0]
+    assert cut.text == plain[:plain.index(stop)] and cut.finish_reason == "stop" and cut.stop_reason == stop
+
+
+def test_chat_logprobs(client, server):
+    answer = client.chat.completions.create(model="smol", messages=QUESTION, max_tokens=6, temperature=0, logprobs=True,
+                                            top_logprobs=4)
+    tokens = answer.choices[0].logprobs.content
+    assert len(tokens) == answer.usage.completion_tokens
+    assert b"".join(bytes(t.bytes) for t in tokens).decode() == answer.choices[0].message.content
+    for t in tokens:
+        assert len(t.top_logprobs) == 4 and t.logprob <= 0
+        assert t.token == t.top_logprobs[0].token  # greedy
+        assert [x.logprob for x in t.top_logprobs] == sorted((x.logprob for x in t.top_logprobs), reverse=True)
+
+
+def test_completion_logprobs_and_echo(client, server):
+    answer = client.completions.create(model="smol", prompt="The sky is", max_tokens=3, temperature=0, logprobs=2, echo=True)
+    choice, lists = answer.choices[0], answer.choices[0].logprobs
+    count = answer.usage.prompt_tokens + answer.usage.completion_tokens
+    assert len(lists.tokens) == len(lists.token_logprobs) == len(lists.top_logprobs) == len(lists.text_offset) == count
+    assert lists.token_logprobs[0] is None and all(p <= 0 for p in lists.token_logprobs[1:])
+    assert choice.text.startswith("The sky is") and "".join(lists.tokens) == choice.text
+    scored = client.completions.create(model="smol", prompt="The sky is", max_tokens=0, logprobs=0, echo=True)
+    # What the prompt's tokens cost does not depend on what follows.
+    n = answer.usage.prompt_tokens
+    assert scored.choices[0].logprobs.token_logprobs[1:] == lists.token_logprobs[1:n]
+
+
+def test_prompts_and_tokens(client, server):
+    tokens = httpx.post(server.url + "/tokenize", json={"prompt": "Hello world", "add_special_tokens": False}).json()["tokens"]
+    assert httpx.post(server.url + "/detokenize", json={"tokens": tokens}).json()["prompt"] == "Hello world"
+    text = client.completions.create(model="smol", prompt="Hello world", max_tokens=8, temperature=0)
+    ids = client.completions.create(model="smol", prompt=tokens, max_tokens=8, temperature=0)
+    both = client.completions.create(model="smol", prompt=[tokens, tokens[:1]], max_tokens=8, temperature=0)
+    assert text.choices[0].text == ids.choices[0].text == both.choices[0].text
+    assert len(both.choices) == 2
+
+
+def test_prefix_is_reused(client, server):
+    prompt = "The history of the lighthouse begins long before the harbour was built. " * 12
+    first = client.completions.create(model="smol", prompt=prompt, max_tokens=4, temperature=0)
+    second = client.completions.create(model="smol", prompt=prompt, max_tokens=4, temperature=0)
+    assert second.usage.prompt_tokens_details.cached_tokens > 0
+    assert first.choices[0].text == second.choices[0].text
+
+
+def test_embeddings(client, server):
+    texts = ["The cat sat.", "A dog ran."]
+    floats = client.embeddings.create(model="smol", input=texts, encoding_format="float")
+    coded = httpx.post(server.url + "/v1/embeddings", json={"model": "smol", "input": texts, "encoding_format": "base64"}).json()
+    for i in range(2):
+        raw = base64.b64decode(coded["data"][i]["embedding"])
+        values = struct.unpack(f"<{len(raw) // 4}f", raw)
+        assert len(values) == 576
+        assert max(abs(a - b) for a, b in zip(values, floats.data[i].embedding)) < 1e-6 * max(map(abs, values))
+    unit = httpx.post(server.url + "/v1/embeddings", json={"input": "The cat sat.", "normalize": True}).json()
+    assert abs(sum(v * v for v in unit["data"][0]["embedding"]) - 1) < 1e-5
+
+
+def test_parameters_change_the_answer(client, server):
+    def ask(**more):
+        return client.completions.create(model="smol", prompt="The capital of France is", max_tokens=8, temperature=0, **more)
+    plain = ask(logprobs=0)
+    banned = httpx.post(server.url + "/tokenize", json={"prompt": plain.choices[0].logprobs.tokens[0], "add_special_tokens": False}).json()["tokens"][0]
+    assert ask(logit_bias={str(banned): -100}).choices[0].text != plain.choices[0].text
+    one = client.completions.create(model="smol", prompt="Hi", max_tokens=4, temperature=2, extra_body={"top_k": 1})
+    greedy = client.completions.create(model="smol", prompt="Hi", max_tokens=4, temperature=0)
+    assert one.choices[0].text == greedy.choices[0].text
+    long = client.completions.create(model="smol", prompt="Bye", max_tokens=30, temperature=0, extra_body={"ignore_eos": True})
+    assert long.usage.completion_tokens == 30 and long.choices[0].finish_reason == "length"
+
+
+def refused(kind, call, code=None, param=None):
+    try:
+        call()
+    except kind as error:
+        assert code is None or error.code == code, error
+        assert param is None or error.param == param, error
+        return
+    raise AssertionError("expected " + kind.__name__)
+
+
+def test_errors(client, server):
+    def ask(**more):
+        return lambda: client.chat.completions.create(**{"model": "smol", "messages": QUESTION, "max_tokens": 4, **more})
+    refused(openai.NotFoundError, ask(model="gpt"), code="model_not_found")
+    refused(openai.BadRequestError, ask(temperature=-1), param="temperature")
+    refused(openai.BadRequestError, ask(response_format={"type": "json_object"}), param="response_format")
+    refused(openai.BadRequestError, ask(tools=[{"type": "function", "function": {"name": "f"}}]), param="tools")
+    refused(openai.BadRequestError, ask(max_tokens=10 ** 6), code="context_length_exceeded")
+    refused(openai.BadRequestError, ask(extra_body={"chat_template": "x"}), param="chat_template")
+    refused(openai.BadRequestError, lambda: client.embeddings.create(model="smol", input="a", dimensions=7), param="dimensions")
+    ask(tools=[], tool_choice="none", user="u", store=False, response_format={"type": "text"}, extra_body={"frobnicate": 1})()
+
+
+def main():
+    global LATHE, ARTIFACT
+    LATHE, ARTIFACT = sys.argv[1:3]
+    with Server(LATHE, [ARTIFACT], "--served-name", "smol", "--ctx", "2048") as server:
+        client = openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0, timeout=120)
+        failed = run_tests(sys.modules[__name__], client, server)
+        if failed:
+            print(server.errors())
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()

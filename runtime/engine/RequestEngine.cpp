@@ -46,7 +46,7 @@ public:
       std::lock_guard lock(mutex);
       if (draining) return Status(StatusCode::failedPrecondition, "the engine is shutting down and takes no requests");
       if (Status full = room(tokens, request.ttftTarget); !full.ok()) {
-        ++refused;
+        ++(room(tokens, 0).ok() ? refusedTargets : refused);
         return full;
       }
       if (!request.hasSeed) request.sampling.seed = seeds() >> 11; // exact in JSON's doubles
@@ -89,6 +89,7 @@ public:
     out.waiting = waiting;
     out.waitingTokens = waitingTokens;
     out.rejectedQueue += refused;
+    out.rejectedDeadline += refusedTargets;
     return out;
   }
 
@@ -190,7 +191,7 @@ private:
   std::mt19937_64 seeds;
   bool stopping = false, draining = false, clearing = false;
   uint32_t waiting = 0;
-  uint64_t waitingTokens = 0, refused = 0;
+  uint64_t waitingTokens = 0, refused = 0, refusedTargets = 0;
   size_t inside = 0;
   EngineStats snapshot;
   AdmissionForecast forecast;

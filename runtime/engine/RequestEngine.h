@@ -86,7 +86,7 @@ public:
   virtual void choiceDone(uint32_t choice, EndReason reason, std::string_view stopText, int32_t stopToken) = 0;
   /// Of an embedding request that was not cut short, instead of choiceDone(): not normalised.
   virtual void embedding(std::span<const float> values) { (void)values; }
-  /// Last of all. |error| is ok unless the reason of some choice is `failed`.
+  /// Last of all. |error| is ok unless the reason of some choice is `failed` or `rejected`.
   virtual void finished(const RequestUsage &usage, const Status &error) = 0;
 };
 

@@ -162,7 +162,7 @@ std::vector<PoolEntry> makePool(Rng &rng, const Limits &limits, const Program &p
     if (chance(rng, 20)) p.logitBias = {{pick(rng, 0, vocabulary - 1), 5.0f}};
     if (chance(rng, 60)) p.logprobs = pick(rng, 0, 3);
     if (chance(rng, 30)) {
-      for (int s = 0; s < vocabulary / 8; ++s)
+      for (int s = 0; s < std::min(vocabulary / 8, 4000); ++s)
         r.stopTokens.push_back(pick(rng, 0, vocabulary - 1));
       if (chance(rng, 50)) p.minTokens = pick(rng, 1, 8);
     }

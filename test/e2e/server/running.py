@@ -43,10 +43,11 @@ class Server:
         self.log.seek(0)
         return self.log.read()
 
-    def rss(self):
-        """Resident bytes."""
+    def memory(self):
+        """Resident bytes that are the process's own: without the mapped artifact."""
         with open(f"/proc/{self.process.pid}/statm") as statm:
-            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            fields = statm.read().split()
+        return (int(fields[1]) - int(fields[2])) * os.sysconf("SC_PAGE_SIZE")
 
     def cpu_seconds(self):
         with open(f"/proc/{self.process.pid}/stat") as stat:

@@ -72,6 +72,20 @@ TEST_F(DriverTest, HelpAndVersion) {
 }
 
 TEST_F(DriverTest, WrongCommandLines) {
+  expectError("serve", 2, "expected at least one artifact; see '--help'");
+  expectError("serve a.lathe b.lathe --served-name a", 2,
+              "option '--served-name': expected one for each of the 2 files, found 1");
+  expectError("serve a.lathe --device cuda", 2, "option '--device': expected cpu, found 'cuda'");
+  expectError("serve a.lathe --preemption no", 2, "option '--preemption': expected auto, recompute or save, found 'no'");
+  expectError("serve a.lathe --pooling cls", 2, "option '--pooling': expected last or mean, found 'cls'");
+  expectError("serve a.lathe --generation-config x", 2, "option '--generation-config': expected auto or none, found 'x'");
+  expectError("serve a.lathe --port 70000", 2, "option '--port': expected a number in 0..65535, found '70000'");
+  expectError("serve a.lathe --api-key-file nowhere", 1, "key file 'nowhere': cannot read it");
+  expectError("load", 2, "expected the URL of a server; see '--help'");
+  expectError("load ftp://x", 2, "expected a URL as http://127.0.0.1:8000, found 'ftp://x'");
+  expectError("load http://127.0.0.1:1 --turns 2", 2, "option '--turns': expected '--chat' with it");
+  expectError("load http://127.0.0.1:1 --slo fast", 2, "option '--slo': expected ttft:MS,tpot:MS,e2e:MS, found 'fast'");
+  expectError("load http://127.0.0.1:1", 1, "no server answers at 127.0.0.1 port 1: Connection refused");
   expectError("fly", 2, "unknown command 'fly', expected compile, run, serve, load, bench, eval, inspect, explain or bisect");
   expectError("run", 2, "expected an artifact; see '--help'");
   expectError("run a b -p x", 2, "expected only an artifact, found also 'b'");

@@ -19,8 +19,13 @@ ApiError fromStatus(const Status &status, double retryAfter) {
   switch (status.code()) {
   case StatusCode::invalidArgument:
   case StatusCode::unsupported:
-  case StatusCode::notFound:
+  case StatusCode::notFound: { // "logit_bias: expected ..." names the field
+    std::string field = e.message.substr(0, e.message.find(':'));
+    if (field.size() < e.message.size() && field.find_first_not_of("abcdefghijklmnopqrstuvwxyz_") == std::string::npos)
+      e.param = field;
+    e.code = "invalid_value";
     break;
+  }
   case StatusCode::resourceExhausted:
     e.status = 429, e.type = "rate_limit_error", e.code = "overloaded", e.retryAfter = retryAfter;
     break;

@@ -22,5 +22,9 @@ say "server: the openai client"
 "$VENV/bin/python" "$ROOT/test/e2e/server/openai_suite.py" "$LATHE" "$ARTIFACT"
 say "server: clients that misbehave, and the end"
 "$VENV/bin/python" "$ROOT/test/e2e/server/robust.py" "$LATHE" "$ARTIFACT"
+if [ -f "$BUILD/test/unit/driver-words.lathe" ]; then # the unit tests' toy model: thousands of requests a second
+  say "server: clients that leave"
+  "$VENV/bin/python" "$ROOT/test/e2e/server/aborts.py" "$LATHE" "$BUILD/test/unit/driver-words.lathe" "$([ "${LATHE_FULL:-}" ] && echo 10000 || echo 2000)"
+fi
 say "server: the load tool"
 "$VENV/bin/python" "$ROOT/test/e2e/server/load.py" "$LATHE" "$ARTIFACT" "$WORK"

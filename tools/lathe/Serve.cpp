@@ -163,6 +163,8 @@ Result<int> serveCommand(const Args &args) {
   if (!f.names.empty() && f.names.size() != files.size())
     return makeError(StatusCode::invalidArgument, "option '--served-name': expected one for each of the %zu files, found %zu",
                      files.size(), f.names.size());
+  if (!f.trace.empty() && files.size() > 1)
+    return makeError(StatusCode::invalidArgument, "option '--trace': expected one file with it, found %zu", files.size());
   LATHE_RETURN_IF_ERROR(apply(f));
   signal(SIGPIPE, SIG_IGN);
 

@@ -191,6 +191,12 @@ TEST(Endpoint, ErrorsBeforeAndInsideAStream) {
   EXPECT_EQ(refused.json()["error"]["code"], "overloaded");
   EXPECT_EQ(refused.json()["error"]["message"], "the queue is full: 256 requests wait");
 
+  full.refuse = Status(StatusCode::invalidArgument, "logit_bias: expected finite amounts, found nan");
+  TestServer strict(says(full));
+  Answer wrong = strict.post("/v1/chat/completions", chat + "}");
+  EXPECT_EQ(wrong.status, 400);
+  EXPECT_EQ(wrong.json()["error"]["param"], "logit_bias");
+
   Script broken;
   broken.fail = Status(StatusCode::internal, "logits are not numbers");
   TestServer server(says(broken));
@@ -207,8 +213,8 @@ TEST(Endpoint, ErrorsBeforeAndInsideAStream) {
   TestServer slow(says(late));
   EXPECT_EQ(slow.post("/v1/chat/completions", chat + "}").status, 504);
   late.reason = runtime::EndReason::rejected;
-  TestServer strict(says(late));
-  EXPECT_EQ(strict.post("/v1/chat/completions", chat + "}").headers["retry-after"], "7");
+  TestServer hopeless(says(late));
+  EXPECT_EQ(hopeless.post("/v1/chat/completions", chat + "}").headers["retry-after"], "7");
 }
 
 TEST(Endpoint, OnePromptRefusedCancelsTheOthers) {

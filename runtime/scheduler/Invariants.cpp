@@ -53,16 +53,18 @@ Status SchedulerImpl::checkInvariants() const {
     if (rows[active[i - 1]].admitted > rows[active[i]].admitted) return broken("order of admission at", i, 0, 1);
 
   // Queues: sorted, and each choice that waits is in its queue once.
-  uint64_t queued = 0;
+  uint64_t queued = 0, held = 0;
   for (const Tenant &t : tenants) {
     if (!std::is_sorted(t.queue.begin(), t.queue.end())) return broken("order of a queue", 0, 0, 1);
     queued += t.queue.size();
+    held += t.rows;
     for (const Item &item : t.queue) {
       const RequestState &r = requests[item.request];
       if (r.choices[item.choice].state != Choice::State::waiting || (item.choice && !r.forked) || !r.left)
         return broken("queued choice of request", r.spec.id, 0, item.choice);
     }
   }
+  if (held != used) return broken("rows of tenants", 0, used, held);
   if (queued != waitingItems) return broken("queued choices", 0, queued, waitingItems);
   uint64_t waiting = 0, inside = 0, tokens = 0, bytes = 0, firsts = 0;
   for (const auto &[id, index] : byId) {

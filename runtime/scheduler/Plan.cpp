@@ -72,8 +72,17 @@ bool SchedulerImpl::extendRow(uint32_t index, uint32_t tokens) {
 double SchedulerImpl::contentionTarget(uint32_t sequences) const {
   double target = never;
   if (options.policy == SchedulingPolicy::deadline) target = tightestTpot();
-  if (target == never)
-    target = options.itlTarget > 0 ? options.itlTarget : 2 * options.cost.seconds(std::max(1u, sequences));
+  if (target == never) target = options.itlTarget;
+  if (!(target > 0)) {
+    // Twice the decode-only step. When more prompts than running sequences could go on, they get the larger part of the
+    // machine: a few early sequences would hold up the many.
+    sequences = std::max(1u, sequences);
+    auto prompts = static_cast<double>(active.size() - std::min<size_t>(active.size(), sequences)) +
+                   static_cast<double>(std::min<size_t>(waitingItems, freeRows.size()));
+    // And six times for the prompts of a tenant beside whom another floods: most of what waits longer is the flood's.
+    double pace = promptBesideFlood() ? 6 : 2;
+    target = options.cost.seconds(sequences) * std::max(pace, 1 + prompts / sequences);
+  }
   return 0.9 * target; // the model is a mean, the promise is about the slowest hundredth
 }
 
@@ -182,14 +191,13 @@ void SchedulerImpl::planDecodes() {
 void SchedulerImpl::planPrefills() {
   for (uint32_t index : active)
     if (rows[index].known - rows[index].computed > 1) prefilling.push_back(index);
-  bool byKey = options.policy == SchedulingPolicy::priority || options.policy == SchedulingPolicy::deadline;
-  if (byKey)
+  if (options.policy != SchedulingPolicy::fcfs && !prefilling.empty()) {
     std::sort(prefilling.begin(), prefilling.end(), [&](uint32_t a, uint32_t b) {
-      double ka = requests[rows[a].request].key, kb = requests[rows[b].request].key;
-      return ka != kb ? ka < kb : rows[a].admitted < rows[b].admitted;
+      return rows[a].tag != rows[b].tag ? rows[a].tag < rows[b].tag : rows[a].admitted < rows[b].admitted;
     });
-  // What waits and is more urgent than every prompt under way goes first.
-  if (byKey && !prefilling.empty()) admitWaiting(requests[rows[prefilling.front()].request].key);
+    // What waits and is more urgent than every prompt under way goes first.
+    admitWaiting(rows[prefilling.front()].tag);
+  }
   for (uint32_t index : prefilling) {
     Row &row = rows[index];
     if (row.request == none || row.piece != none) continue; // preempted just now
@@ -395,6 +403,7 @@ SchedulerImpl::Outcome SchedulerImpl::admit(const Item &item) {
     auto sequences = static_cast<uint32_t>(active.size()) + 1;
     if (options.cost.seconds(sequences + 1) > 0.9 * target) return headWait = Reason::waitTpot, Outcome::stop;
   }
+  if (lastRowsKept(r, rowsNeeded)) return headWait = Reason::waitRows, Outcome::stop;
   bool guarded = choice.preemptions >= maxPreemptions;
   uint32_t most = std::min(options.contextTokens, prompt + std::min(r.spec.maxTokens, options.contextTokens));
   uint32_t promise = guarded ? most : std::min(most, known + page);
@@ -423,6 +432,9 @@ SchedulerImpl::Outcome SchedulerImpl::admit(const Item &item) {
   row.promise = promise;
   row.forks = alone ? 0 : forks;
   row.admitted = ++admissions;
+  // Fair: the counter before the prompt is charged, a start tag; else the tenant's next would be behind the flood's
+  // again.
+  row.tag = options.policy == SchedulingPolicy::fair ? static_cast<double>(tenants[r.tenant].counter) : r.key;
   std::copy(tokens.begin(), tokens.end(), tokensOf(index));
   bool fits = true;
   if (restore) {
@@ -479,8 +491,46 @@ SchedulerImpl::Outcome SchedulerImpl::admit(const Item &item) {
   return Outcome::admitted;
 }
 
-/// One pass over the waiting requests in the policy's order, up to |keyLimit|.
-void SchedulerImpl::admitWaiting(double keyLimit) {
+/// Fair policy: tenants that are inside or were within a minute.
+void SchedulerImpl::countTenants() {
+  auto active = [&](const Tenant &t) { return t.inside || (t.lastInside > 0 && t.lastInside + 60 > clock); };
+  activeTenants = 0;
+  for (const Tenant &t : tenants)
+    activeTenants += active(t);
+  tenantBelowShare = flooded = false;
+  for (const Tenant &t : tenants) {
+    tenantBelowShare |= active(t) && t.rows < rowShare();
+    flooded |= floods(t);
+  }
+}
+
+/// More of its requests wait than could run if it were alone.
+bool SchedulerImpl::floods(const Tenant &t) const { return t.queue.size() > options.maxSequences; }
+
+uint32_t SchedulerImpl::rowShare() const { return std::max(1u, options.maxSequences / std::max(1u, activeTenants)); }
+
+/// Fair policy: while one tenant floods, a prompt of another is under way or waits.
+bool SchedulerImpl::promptBesideFlood() const {
+  if (options.policy != SchedulingPolicy::fair || !flooded) return false;
+  for (const Tenant &t : tenants)
+    if (!t.queue.empty() && !floods(t)) return true;
+  for (uint32_t index : active)
+    if (rows[index].known - rows[index].computed > 1 && !floods(tenants[requests[rows[index].request].tenant]))
+      return true;
+  return false;
+}
+
+/// Fair policy: the last sixteenth of the rows is kept for tenants that have less than their share of them, so that a
+/// flood does not make the others wait for the end of its answers.
+bool SchedulerImpl::lastRowsKept(const RequestState &r, uint32_t rowsNeeded) const {
+  if (options.policy != SchedulingPolicy::fair || !tenantBelowShare) return false;
+  uint32_t kept = std::max(1u, options.maxSequences / 16);
+  return tenants[r.tenant].rows + rowsNeeded > rowShare() && freeRows.size() < rowsNeeded + kept &&
+         freeRows.size() < options.maxSequences; // alone nothing is kept from anybody
+}
+
+/// One pass over the waiting requests in the policy's order, of a key (fair: a tenant's counter) below |limit|.
+void SchedulerImpl::admitWaiting(double limit) {
   headWait = Reason::none;
   if (!waitingItems) return;
   if (preemptedNow) {
@@ -493,12 +543,12 @@ void SchedulerImpl::admitWaiting(double keyLimit) {
       tenant = none;
       for (uint32_t t = 0; t < tenants.size(); ++t)
         if (!tenants[t].queue.empty() && (tenant == none || tenants[t].counter < tenants[tenant].counter)) tenant = t;
-      if (tenant == none) return;
+      if (tenant == none || !(static_cast<double>(tenants[tenant].counter) < limit)) return;
     }
     bool took = false;
     for (size_t i = 0; i < tenants[tenant].queue.size();) {
       Item item = tenants[tenant].queue[i];
-      if (!(item.key < keyLimit)) return;
+      if (options.policy != SchedulingPolicy::fair && !(item.key < limit)) return;
       size_t preempted = current.preempted.size();
       Outcome outcome = admit(item);
       if (outcome == Outcome::stop) return;
@@ -546,6 +596,7 @@ const StepPlan &SchedulerImpl::plan(double now) {
   decoders = freshChecks = 0;
   headWait = Reason::none;
   expire();
+  if (options.policy == SchedulingPolicy::fair) countTenants();
   countOutstanding();
   planDecodes();
   setPrefillLimit();

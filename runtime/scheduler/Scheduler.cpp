@@ -200,6 +200,7 @@ uint32_t SchedulerImpl::takeRow(uint32_t request, uint32_t choice, bool reserved
   rows[row].request = request;
   rows[row].choice = choice;
   rows[row].reserved = reserved;
+  ++tenants[requests[request].tenant].rows;
   Choice &c = requests[request].choices[choice];
   c.row = row;
   c.state = reserved ? Choice::State::reserved : Choice::State::running;
@@ -208,7 +209,9 @@ uint32_t SchedulerImpl::takeRow(uint32_t request, uint32_t choice, bool reserved
 
 void SchedulerImpl::freeRow(uint32_t row) {
   if (!rows[row].reserved) active.erase(std::find(active.begin(), active.end(), row));
-  requests[rows[row].request].choices[rows[row].choice].row = none;
+  RequestState &r = requests[rows[row].request];
+  r.choices[rows[row].choice].row = none;
+  --tenants[r.tenant].rows;
   rows[row] = {};
   freeRows.push_back(row);
 }
@@ -249,6 +252,7 @@ void SchedulerImpl::endChoice(uint32_t request, uint32_t choice, EndReason end, 
   if (r.left) return;
   if (PrefixCache *prefixes = cache.prefixCache()) prefixes->releaseNamespace(r.space);
   --tenants[r.tenant].inside;
+  tenants[r.tenant].lastInside = clock;
   byId.erase(r.spec.id);
   r.spec.prompt = {};
   freeRequests.push_back(request);

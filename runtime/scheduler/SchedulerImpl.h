@@ -69,6 +69,7 @@ private:
     uint32_t forks = 0;    ///< sequences that will fork from it, with blocks promised to them
     uint32_t piece = none; ///< in the plan in flight
     uint64_t admitted = 0;
+    double tag = 0; ///< what the policy orders prompts under way by: lower first
   };
   struct Item {
     double key;
@@ -82,8 +83,9 @@ private:
   };
   struct Tenant {
     std::string name;
-    uint64_t counter = 0; ///< of VTC: 1 x input + 2 x output tokens, lifted on return
-    uint32_t inside = 0;
+    uint64_t counter = 0;          ///< of VTC: 1 x input + 2 x output tokens, lifted on return
+    uint32_t inside = 0, rows = 0; ///< requests; rows that they hold
+    double lastInside = 0;
     std::vector<Item> queue; ///< sorted
   };
 
@@ -108,8 +110,13 @@ private:
   enum class Outcome { admitted, removed, skipped, stop };
   void planDecodes();
   void planPrefills();
-  void admitWaiting(double keyLimit);
+  void admitWaiting(double limit);
   Outcome admit(const Item &item);
+  void countTenants();
+  uint32_t rowShare() const;
+  bool promptBesideFlood() const;
+  bool floods(const Tenant &tenant) const;
+  bool lastRowsKept(const RequestState &request, uint32_t rowsNeeded) const;
   bool makeRoom(const RequestState &request, Reason &why);
   Reason roomFor(const RequestState &request, const Choice &choice, uint32_t rowsNeeded, uint32_t hit, uint32_t promise,
                  uint32_t forks);
@@ -171,7 +178,8 @@ private:
   uint32_t budget = 0, prefillLeft = 0, decoders = 0, rotation = 0;
   bool contended = false;
   Reason headWait = Reason::none;
-  uint32_t freshChecks = 0;
+  uint32_t freshChecks = 0, activeTenants = 0;
+  bool tenantBelowShare = false, flooded = false; ///< fair policy
 
   // Estimates.
   double meanOutput = 128;    ///< tokens of a choice

@@ -102,7 +102,7 @@ public:
 
 private:
   Status check() {
-    if (!options.checkInvariants) return Status();
+    if (!options.checkEvery || ++checks % options.checkEvery) return Status();
     return scheduler->checkInvariants();
   }
   Status events() {
@@ -203,7 +203,7 @@ private:
   SimReport report;
   double now = 0, saturated = 0, occupied = 0;
   std::vector<size_t> order;
-  size_t nextArrival = 0, nextAbort = 0;
+  size_t nextArrival = 0, nextAbort = 0, checks = 0;
   std::vector<std::pair<double, size_t>> aborts;
   std::vector<std::vector<uint32_t>> emitted; ///< [request][choice]
   std::vector<std::vector<double>> last;

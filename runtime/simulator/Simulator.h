@@ -33,7 +33,7 @@ struct SimOptions {
   double noise = 0; ///< standard deviation of a step's time, as a share of it
   uint64_t seed = 1;
   double restoreSecondsPerBlock = 0; ///< a transfer of a block between device and host adds to the step
-  bool checkInvariants = false;      ///< after every event; the run ends at the first broken one
+  uint32_t checkEvery = 0; ///< not 0: invariants after every so many events; the run ends at the first broken one
   TraceSink *trace = nullptr;
   /// Called after each commit, with the time.
   std::function<void(const Scheduler &, const StepPlan &, double)> afterStep;

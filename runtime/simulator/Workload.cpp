@@ -55,7 +55,8 @@ std::vector<SimRequest> makeWorkload(const WorkloadOptions &o) {
     uint32_t own = random.length(o.promptMean, o.spread, 1, o.promptMax);
     bool hot = o.groups && (o.hotShare <= 0 || random.uniform() < o.hotShare);
     if (hot) {
-      uint64_t group = o.hotShare > 0 ? 0 : uint64_t(i) * o.groups / o.requests;
+      uint64_t group = uint64_t(i) * o.groups / o.requests;
+      r.tag = static_cast<uint32_t>(group) + 1;
       SimRandom shared(o.seed * 1000003 + group + 17);
       fill(r.spec.prompt, o.sharedTokens, shared);
     } else if (o.groups) {

@@ -30,6 +30,7 @@ struct SimRequest {
   double arrival = 0;
   ScheduledRequest spec;         ///< the id is set by the simulator: 1 + index
   std::vector<uint32_t> outputs; ///< [choices] tokens after which the model stops
+  uint32_t tag = 0;              ///< 1 + the group whose prefix it has, 0: none
   double abortAfter = 0;         ///< seconds from arrival until the client goes; 0: it stays
 };
 
@@ -42,7 +43,7 @@ struct WorkloadOptions {
   uint32_t promptMax = 2000, outputMax = 1000;
   uint32_t groups = 0; ///< not 0: requests come in groups, one after the other, that share a prefix
   uint32_t sharedTokens = 2048;
-  double hotShare = 0;   ///< of requests that belong to one hot group, the rest being cold; with groups = 1
+  double hotShare = 0;   ///< not 0: of requests that belong to a group, the rest being cold
   double abortShare = 0; ///< of clients that go after a random part of their answer
   uint32_t choices = 1;
   bool sayMaxTokens = true; ///< clients send max_tokens (= their length); else none

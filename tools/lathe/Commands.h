@@ -21,6 +21,8 @@ Result<int> inspectCommand(const Args &args);
 Result<int> explainCommand(const Args &args);
 Result<int> serveCommand(const Args &args);
 Result<int> loadCommand(const Args &args);
+Result<int> simulateCommand(const Args &args);
+Result<int> replayCommand(const Args &args);
 /// Replaces this process by libexec/lathe-compiler.
 Result<int> compilerCommand(const std::string &command, const Args &args);
 

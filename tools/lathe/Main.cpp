@@ -25,6 +25,8 @@ static const char helpText[] =
     "  lathe eval FILE.lathe --text FILE   perplexity, or the distance to another artifact\n"
     "  lathe inspect FILE.lathe            what is in the file\n"
     "  lathe explain FILE.lathe            where the time goes, kernel by kernel\n"
+    "  lathe simulate                      try scheduling policies on a simulated clock\n"
+    "  lathe replay TRACE                  run a scheduler's trace again and compare\n"
     "  lathe bisect MODEL                  the first operation that differs between two phases\n"
     "\n"
     "'lathe COMMAND --help' lists the options of a command. 'lathe run MODEL.gguf' compiles into a cache first.\n"
@@ -49,9 +51,12 @@ int main(int argc, char **argv) {
     if (command == "explain") return explainCommand(args);
     if (command == "serve") return serveCommand(args);
     if (command == "load") return loadCommand(args);
+    if (command == "simulate") return simulateCommand(args);
+    if (command == "replay") return replayCommand(args);
     if (command == "compile" || command == "bisect") return compilerCommand(command, args);
     return makeError(StatusCode::invalidArgument,
-                     "unknown command '%s', expected compile, run, serve, load, bench, eval, inspect, explain or bisect",
+                     "unknown command '%s', expected compile, run, serve, load, bench, eval, inspect, explain, simulate, "
+                     "replay or bisect",
                      command.c_str());
   }();
   if (result.ok()) return *result;

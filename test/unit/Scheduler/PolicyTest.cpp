@@ -1,0 +1,554 @@
+//===- PolicyTest.cpp - what the policies promise, on a simulated clock --===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//
+// The production scheduler and KV manager; only the device is a function from rows to seconds. LATHE_FULL=1 makes the
+// workloads ten times as large and adds the longest.
+//===----------------------------------------------------------------------===//
+#include "runtime/simulator/Simulator.h"
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <gtest/gtest.h>
+#include <map>
+#include <set>
+
+using namespace lathe;
+using namespace lathe::runtime;
+
+namespace {
+
+bool full() { return std::getenv("LATHE_FULL") != nullptr; }
+
+SimOptions base(uint32_t sequences, uint64_t kvTokens, uint32_t context = 4096) {
+  SimOptions o;
+  o.scheduler.maxSequences = sequences;
+  o.scheduler.contextTokens = context;
+  o.scheduler.stepTokens = 256;
+  o.scheduler.maxQueued = 1u << 20;
+  o.kvTokens = kvTokens;
+  o.noise = 0.03;
+  o.checkEvery = full() ? 1000 : 50;
+  return o;
+}
+
+SimReport mustRun(std::span<const SimRequest> requests, const SimOptions &options) {
+  auto report = simulate(requests, options);
+  EXPECT_TRUE(report.ok()) << report.status().message();
+  return report.ok() ? std::move(*report) : SimReport();
+}
+
+/// What one request alone would do.
+uint64_t totalOutputs(std::span<const SimRequest> requests) {
+  uint64_t sum = 0;
+  for (const SimRequest &r : requests)
+    for (uint32_t n : r.outputs)
+      sum += n;
+  return sum;
+}
+
+void expectAllAnswered(std::span<const SimRequest> requests, const SimReport &report) {
+  for (size_t i = 0; i < requests.size(); ++i) {
+    ASSERT_EQ(report.outcomes[i].state, SimOutcome::State::ended) << i;
+    uint32_t tokens = 0;
+    for (uint32_t n : requests[i].outputs)
+      tokens += n;
+    ASSERT_EQ(report.outcomes[i].tokens, tokens) << i;
+  }
+}
+
+} // namespace
+
+// 1.5: saturated, log-normal lengths.
+TEST(Policy, ContinuousBatchingDoublesStaticBatching) {
+  WorkloadOptions w;
+  w.requests = full() ? 3000 : 300;
+  auto requests = makeWorkload(w);
+  SimOptions o = base(16, 0);
+  SimReport paced = mustRun(requests, o);
+  o.scheduler.itlTarget = 0.2; // throughput first: prompts may take the whole step
+  SimReport report = mustRun(requests, o);
+  expectAllAnswered(requests, report);
+  // Batches of 16 in order of arrival, padded to the longest answer; a batch begins when the one before it has ended.
+  double batched = 0;
+  for (size_t first = 0; first < requests.size(); first += 16) {
+    uint64_t prompt = 0;
+    uint32_t longest = 0, count = 0;
+    for (size_t i = first; i < std::min(requests.size(), first + 16); ++i, ++count) {
+      prompt += requests[i].spec.prompt.size();
+      longest = std::max(longest, requests[i].outputs[0]);
+    }
+    batched += std::ceil(double(prompt) / 256) * o.times.seconds(256) + longest * o.times.seconds(count);
+  }
+  std::printf("%.0f tokens/s, static batches %.0f: %.2f times; occupancy %.1f %%\n",
+              double(totalOutputs(requests)) / report.seconds, double(totalOutputs(requests)) / batched,
+              batched / report.seconds, 100 * report.occupancy);
+  std::printf("with the default pace of tokens: %.2f times; occupancy %.1f %%\n", batched / paced.seconds,
+              100 * paced.occupancy);
+  EXPECT_GE(batched / paced.seconds, 2.0);
+  EXPECT_GE(batched / report.seconds, 2.0);
+  EXPECT_GE(report.occupancy, 0.90);
+}
+
+// 1.5: a 2,000-token prompt among running sequences.
+TEST(Policy, LongPromptsLeaveOthersTheirPace) {
+  for (uint32_t running : {1u, 4u, 16u, 48u}) {
+    SimOptions o = base(64, 0);
+    std::vector<SimRequest> requests(running + 3);
+    SimRandom random(5);
+    for (uint32_t i = 0; i < requests.size(); ++i) {
+      bool isLong = i >= running;
+      for (uint32_t t = 0; t < (isLong ? 2000u : 16u); ++t)
+        requests[i].spec.prompt.push_back(static_cast<int32_t>(random.below(30000)));
+      requests[i].outputs = {isLong ? 1u : 3900u};
+      requests[i].arrival = isLong ? 2 + 3.5 * (i - running) : 0;
+    }
+    std::vector<double> alone, mixed;
+    std::vector<double> last(requests.size(), -1);
+    // A long prompt is inside while it has arrived and has no token.
+    std::map<size_t, double> firstToken;
+    o.onToken = [&](size_t request, uint32_t, double now) {
+      if (request >= running) firstToken[request] = now;
+    };
+    SimReport first = mustRun(requests, o);
+    o.onToken = [&](size_t request, uint32_t, double now) {
+      if (request >= running) return;
+      double before = last[request];
+      last[request] = now;
+      if (before < 1.8) return; // while they are all admitted
+      bool inside = false;
+      for (auto [r, end] : firstToken)
+        inside |= before < end && now > requests[r].arrival;
+      (inside ? mixed : alone).push_back(now - before);
+    };
+    SimReport report = mustRun(requests, o);
+    for (auto *list : {&alone, &mixed})
+      std::sort(list->begin(), list->end());
+    double p50 = report.percentile(alone, 50), p99 = report.percentile(mixed, 99);
+    std::printf("%u running: gap p50 %.2f ms; while a prompt of 2,000 runs p99 %.2f ms (%.2f times), its TTFT %.2f s\n",
+                running, 1e3 * p50, 1e3 * p99, p99 / p50,
+                report.outcomes[running].firstToken - requests[running].arrival);
+    EXPECT_GT(mixed.size(), 100u);
+    EXPECT_LE(p99, 2 * p50);
+  }
+}
+
+// A chunk is cut for others' sake only while there are others.
+TEST(Policy, NobodyElseNoSmallChunks) {
+  SimOptions o = base(8, 0);
+  std::vector<SimRequest> requests(1);
+  requests[0].spec.prompt.assign(2000, 7);
+  requests[0].outputs = {4};
+  SimReport report = mustRun(requests, o);
+  EXPECT_EQ(report.stats.steps, 8u + 3u);
+  EXPECT_EQ(report.stats.reasons[static_cast<size_t>(Reason::prefillContended)], 0u);
+}
+
+// 1.2: groups that share a prefix.
+TEST(Policy, GroupsHitTheirPrefix) {
+  WorkloadOptions w;
+  uint32_t groups = full() ? 64 : 12, each = 16, shared = 2048, own = 128;
+  w.requests = groups * each;
+  w.groups = groups;
+  w.sharedTokens = shared;
+  w.promptMean = own, w.spread = 0, w.promptMax = own;
+  w.outputMean = 256;
+  auto requests = makeWorkload(w);
+  double ideal = double(groups * each - groups) * shared / (double(groups) * each * (shared + own));
+  uint64_t needed = uint64_t(groups) * shared;
+  for (uint64_t kv : {needed * 2, needed / 2}) {
+    SimOptions o = base(16, kv);
+    SimReport report = mustRun(requests, o);
+    expectAllAnswered(requests, report);
+    double rate = double(report.stats.prefixHit) / double(report.stats.prefixQueried);
+    std::printf("%llu KV tokens: hit rate %.1f %% of the prompt tokens, %.1f %% of ideal\n", (unsigned long long)kv,
+                100 * rate, 100 * rate / ideal);
+    EXPECT_GE(rate, 0.96 * ideal);
+  }
+  // One after the other, so that the time to the first token is the prompt's alone.
+  std::vector<SimRequest> pair(requests.begin(), requests.begin() + 2);
+  pair[1].arrival = 1000;
+  SimOptions o = base(16, needed);
+  o.noise = 0;
+  SimReport report = mustRun(pair, o);
+  double miss = report.outcomes[0].firstToken, hit = report.outcomes[1].firstToken - 1000;
+  double bound = miss * (own + 16) / (shared + own) * 1.2;
+  std::printf("TTFT of a miss %.1f ms, of a hit %.1f ms, bound %.1f ms\n", 1e3 * miss, 1e3 * hit, 1e3 * bound);
+  EXPECT_LE(hit, bound);
+}
+
+// 1.2: hot traffic does not starve a cold request.
+TEST(Policy, ColdRequestsAreNotStarved) {
+  for (SchedulingPolicy policy :
+       {SchedulingPolicy::fcfs, SchedulingPolicy::priority, SchedulingPolicy::fair, SchedulingPolicy::deadline}) {
+    WorkloadOptions w;
+    w.requests = full() ? 5000 : 600;
+    w.groups = 12; // the hot prefix changes, so that there is something to wait for
+    w.hotShare = 0.95;
+    w.sharedTokens = 1024;
+    w.promptMean = 64, w.promptMax = 200;
+    w.outputMean = 60;
+    w.rate = 12;
+    auto requests = makeWorkload(w);
+    SimOptions o = base(16, 16 * 1400);
+    o.scheduler.policy = policy;
+    // Passes in which something that came later was admitted.
+    std::map<size_t, uint32_t> passes;
+    std::vector<bool> isCold(requests.size());
+    for (size_t i = 0; i < requests.size(); ++i)
+      isCold[i] = requests[i].tag == 0;
+    std::set<size_t> waiting;
+    size_t arrived = 0;
+    uint32_t worst = 0;
+    double cold = 0, hot = 0;
+    size_t colds = 0, hots = 0;
+    std::vector<size_t> admitted;
+    o.onAdmitted = [&](size_t request, double now) { admitted.push_back(request); };
+    o.afterStep = [&](const Scheduler &, const StepPlan &, double) {
+      if (admitted.empty()) return;
+      size_t newest = *std::max_element(admitted.begin(), admitted.end());
+      for (; arrived <= newest; ++arrived)
+        waiting.insert(arrived);
+      for (size_t request : admitted)
+        waiting.erase(request);
+      admitted.clear();
+      for (size_t request : waiting)
+        if (request < newest && isCold[request]) worst = std::max(worst, ++passes[request]);
+    };
+    SimReport report = mustRun(requests, o);
+    expectAllAnswered(requests, report);
+    for (size_t i = 0; i < requests.size(); ++i) {
+      bool isHot = !isCold[i];
+      double queue = report.outcomes[i].queued - requests[i].arrival;
+      (isHot ? hot : cold) += queue;
+      ++(isHot ? hots : colds);
+    }
+    std::printf("%s: a cold one was passed over at most %u times; mean queue hot %.3f s, cold %.3f s; %llu waited for "
+                "a prefix\n",
+                toString(policy), worst, hot / double(std::max<size_t>(1, hots)),
+                cold / double(std::max<size_t>(1, colds)),
+                (unsigned long long)report.stats.reasons[static_cast<size_t>(Reason::admitNext)]);
+    EXPECT_LE(worst, 8u);
+  }
+}
+
+// 1.6: a quarter of the KV memory that the load would use.
+TEST(Policy, PreemptionAtAQuarterOfTheMemory) {
+  WorkloadOptions w;
+  w.requests = full() ? 3000 : 400;
+  w.sayMaxTokens = false;
+  auto requests = makeWorkload(w);
+  SimOptions free = base(64, 0);
+  free.scheduler.prefixCache = false; // no prefix in common; and a preempted sequence finds nothing of its own
+  uint64_t peak = 0;
+  free.afterStep = [&](const Scheduler &s, const StepPlan &, double) {
+    peak = std::max(peak, 16 * s.stats().kvBlocksUsed);
+  };
+  SimReport unlimited = mustRun(requests, free);
+  expectAllAnswered(requests, unlimited);
+  EXPECT_EQ(unlimited.stats.preemptedRecompute, 0u);
+  for (int mode = 0; mode < 3; ++mode) {
+    SimOptions tight = base(64, std::max<uint64_t>(peak / 4, 4096));
+    tight.scheduler.prefixCache = mode > 0;
+    tight.scheduler.savedKvBytes = mode == 2 ? uint64_t(1) << 30 : 0;
+    tight.restoreSecondsPerBlock = 16 * 23040 / 4e9;
+    uint64_t used = 0, steps = 0;
+    tight.afterStep = [&](const Scheduler &s, const StepPlan &, double) {
+      used += 16 * s.stats().kvBlocksUsed, ++steps;
+    };
+    SimReport report = mustRun(requests, tight);
+    expectAllAnswered(requests, report); // and none twice: equal to the run without limit
+    double waste = double(report.stats.recomputedRows) / double(report.stats.rows);
+    // What fewer sequences at once cost by themselves: the same load with as many rows as had blocks on average.
+    SimOptions narrow = free;
+    narrow.afterStep = nullptr;
+    double running = 0, busy = 0;
+    SimOptions count = tight;
+    count.afterStep = [&](const Scheduler &s, const StepPlan &plan, double) { running += s.stats().running, ++busy; };
+    mustRun(requests, count);
+    narrow.scheduler.maxSequences = std::max(1u, static_cast<uint32_t>(running / busy));
+    SimReport capacity = mustRun(requests, narrow);
+    std::printf("%s: %llu of %llu KV tokens; recomputed %.1f %%, preempted %llu + %llu, at most %u times each; %.1f s, "
+                "with %u rows and no "
+                "limit %.1f s (%.0f %%), unlimited %.1f s; mean use %.0f %%\n",
+                mode == 0   ? "no prefix cache"
+                : mode == 1 ? "prefix cache"
+                            : "saving",
+                (unsigned long long)tight.kvTokens, (unsigned long long)peak, 100 * waste,
+                (unsigned long long)report.stats.preemptedRecompute, (unsigned long long)report.stats.preemptedSave,
+                report.maxPreemptions, report.seconds, narrow.scheduler.maxSequences, capacity.seconds,
+                100 * capacity.seconds / report.seconds, unlimited.seconds,
+                100 * double(used) / double(steps) / double(tight.kvTokens));
+    EXPECT_LE(waste, 0.15);
+    EXPECT_LE(report.maxPreemptions, 3u);
+    EXPECT_GE(capacity.seconds / report.seconds, 0.8);
+    EXPECT_GT(report.stats.preemptedRecompute + report.stats.preemptedSave, 0u);
+  }
+}
+
+// vLLM #37307: a long prompt that fits only without the others must not throw them out again and again.
+TEST(Policy, AFifthLongPromptWaits) {
+  std::vector<SimRequest> requests(8);
+  SimRandom random(3);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    for (uint32_t t = 0; t < 3600; ++t)
+      requests[i].spec.prompt.push_back(static_cast<int32_t>(random.below(30000)));
+    requests[i].outputs = {300};
+  }
+  SimOptions o = base(8, 4 * 4096);
+  SimReport report = mustRun(requests, o);
+  expectAllAnswered(requests, report);
+  double waste = double(report.stats.recomputedRows) / double(report.stats.rows);
+  std::printf("8 prompts of 3,600 tokens, KV for 4: at most %u at once, recomputed %.1f %%\n", report.maxRunning,
+              100 * waste);
+  EXPECT_GE(report.maxRunning, 4u);
+  EXPECT_LE(waste, 0.02);
+}
+
+// 1.6: saving beats computing again above some length, and the scheduler takes the better.
+TEST(Policy, SaveOrRecomputeByCost) {
+  for (double rate : {4e7, 4e9}) {
+    double seconds[3];
+    uint64_t saves = 0, recomputes = 0;
+    WorkloadOptions w;
+    w.requests = 150;
+    w.promptMean = 400, w.promptMax = 2000, w.spread = 0.6;
+    w.outputMean = 700, w.outputMax = 2000;
+    w.sayMaxTokens = false;
+    auto requests = makeWorkload(w);
+    for (PreemptionMode mode : {PreemptionMode::recompute, PreemptionMode::save, PreemptionMode::automatic}) {
+      SimOptions o = base(32, 8192);
+      o.scheduler.prefixCache = false;
+      o.scheduler.preemption = mode;
+      o.scheduler.savedKvBytes = uint64_t(4) << 30;
+      o.scheduler.saveBytesPerSecond = rate;
+      o.restoreSecondsPerBlock = 16 * 23040 / rate;
+      SimReport report = mustRun(requests, o);
+      expectAllAnswered(requests, report);
+      seconds[static_cast<size_t>(mode)] = report.seconds;
+      if (mode == PreemptionMode::automatic)
+        saves = report.stats.preemptedSave, recomputes = report.stats.preemptedRecompute;
+    }
+    auto [automatic, recompute, save] = std::tuple(seconds[0], seconds[1], seconds[2]);
+    std::printf("copies at %.0f MB/s: recompute %.1f s, save %.1f s, by cost %.1f s (%llu saved, %llu recomputed)\n",
+                rate / 1e6, recompute, save, automatic, (unsigned long long)saves, (unsigned long long)recomputes);
+    if (rate > 1e9) {
+      EXPECT_LT(save, recompute);
+      EXPECT_EQ(recomputes, 0u);
+    } else {
+      EXPECT_LT(recompute, save);
+      EXPECT_EQ(saves, 0u);
+    }
+  }
+}
+
+// 1.7: one tenant floods.
+TEST(Policy, FairSharesHoldTheBoundAtEveryInstant) {
+  WorkloadOptions w;
+  w.requests = full() ? 1000 : 400;
+  w.rate = 1;
+  w.promptMean = 120, w.outputMean = 80, w.promptMax = 500, w.outputMax = 300, w.spread = 0.6;
+  auto polite = makeWorkload(w);
+  for (SimRequest &r : polite)
+    r.spec.tenant = "polite";
+  w.requests *= 10, w.rate *= 10, w.seed = 2;
+  auto flood = makeWorkload(w);
+  for (SimRequest &r : flood)
+    r.spec.tenant = "flood";
+  std::vector<SimRequest> both = polite;
+  both.insert(both.end(), flood.begin(), flood.end());
+
+  SimOptions o = base(32, 32 * 600, 1024);
+  SimReport solo = mustRun(polite, o);
+  double p99[2];
+  for (SchedulingPolicy policy : {SchedulingPolicy::fair, SchedulingPolicy::fcfs}) {
+    o.scheduler.policy = policy;
+    // Service as the paper counts it, measured from outside, and who has something waiting.
+    double service[2] = {}, low = 0, high = 0, worst = 0;
+    int waiting[2] = {};
+    std::vector<size_t> order(both.size());
+    for (size_t i = 0; i < order.size(); ++i)
+      order[i] = i;
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return both[a].arrival < both[b].arrival; });
+    size_t next = 0;
+    double limit = 0;
+    bool backlogged = false;
+    auto tenant = [&](size_t request) { return request < polite.size() ? 0 : 1; };
+    auto look = [&](double now) {
+      for (; next < order.size() && both[order[next]].arrival <= now; ++next)
+        ++waiting[tenant(order[next])];
+      bool is = waiting[0] > 0 && waiting[1] > 0;
+      double difference = service[0] - service[1];
+      if (is && !backlogged) low = high = difference;
+      if (is) low = std::min(low, difference), high = std::max(high, difference), worst = std::max(worst, high - low);
+      backlogged = is;
+    };
+    uint32_t longestPrompt = 0;
+    for (const SimRequest &r : both)
+      longestPrompt = std::max(longestPrompt, static_cast<uint32_t>(r.spec.prompt.size()));
+    o.onAdmitted = [&](size_t request, double now) {
+      look(now);
+      service[tenant(request)] += double(both[request].spec.prompt.size());
+      --waiting[tenant(request)];
+      look(now);
+    };
+    o.onToken = [&](size_t request, uint32_t, double now) {
+      service[tenant(request)] += 2;
+      look(now);
+    };
+    SimReport report = mustRun(both, o);
+    std::vector<double> ttft;
+    for (size_t i = 0; i < polite.size(); ++i)
+      ttft.push_back(report.outcomes[i].firstToken - both[i].arrival);
+    std::sort(ttft.begin(), ttft.end());
+    p99[policy == SchedulingPolicy::fcfs] = report.percentile(ttft, 99);
+    limit = 2 * std::max<double>(longestPrompt, 2.0 * double(o.kvTokens));
+    std::printf(
+        "%s: p99 TTFT of the other tenant %.3f s, solo %.3f s (%.2f times); service gap at most %.0f, bound %.0f\n",
+        toString(policy), report.percentile(ttft, 99), solo.percentile(solo.ttft, 99),
+        report.percentile(ttft, 99) / solo.percentile(solo.ttft, 99), worst, limit);
+    if (policy == SchedulingPolicy::fair) {
+      EXPECT_LE(worst, limit);
+      EXPECT_LE(report.percentile(ttft, 99), 1.5 * solo.percentile(solo.ttft, 99));
+    } else {
+      EXPECT_GT(worst, limit); // so the bound says something of this load
+    }
+  }
+  EXPECT_GT(p99[1], 5 * p99[0]); // the flood does reach the other under fcfs
+}
+
+// 1.7: targets under overload.
+TEST(Policy, DeadlinesKeepGoodputUnderOverload) {
+  WorkloadOptions w;
+  w.requests = full() ? 4000 : 700;
+  w.promptMean = 200, w.outputMean = 100, w.spread = 0.7, w.outputMax = 600;
+  w.ttftTarget = 1.0, w.tpotTarget = 0.030;
+  auto run = [&](double rate, SchedulingPolicy policy) {
+    w.rate = rate;
+    auto requests = makeWorkload(w);
+    SimOptions o = base(64, 0);
+    o.scheduler.policy = policy;
+    SimReport report = mustRun(requests, o);
+    // Of the time of arrivals: the end drains.
+    size_t good = static_cast<size_t>(std::lround(report.goodput(requests) * report.seconds));
+    return std::pair(double(good) / requests.back().arrival, double(good) / double(requests.size()));
+  };
+  // The highest rate at which 90 % of the requests meet both targets, with the better policy.
+  double capacity = 1, above = 40;
+  while (above / capacity > 1.01) {
+    double rate = std::sqrt(capacity * above);
+    bool meets = run(rate, SchedulingPolicy::fcfs).second >= 0.9 || run(rate, SchedulingPolicy::deadline).second >= 0.9;
+    (meets ? capacity : above) = rate;
+  }
+  auto slo = run(1.3 * capacity, SchedulingPolicy::deadline), fcfs = run(1.3 * capacity, SchedulingPolicy::fcfs);
+  std::printf("capacity %.2f requests/s; at 1.3 times: deadline %.2f/s (%.0f %%), fcfs %.2f/s (%.0f %%)\n", capacity,
+              slo.first, 100 * slo.first / capacity, fcfs.first, 100 * fcfs.first / capacity);
+  EXPECT_GE(slo.first, 0.9 * capacity);
+  EXPECT_LT(fcfs.first, 0.5 * capacity);
+}
+
+// 1.7: a better priority starts at once, a worse one still gets on.
+TEST(Policy, PriorityStartsAtOnceAndAges) {
+  WorkloadOptions w;
+  w.requests = full() ? 2000 : 300;
+  w.promptMean = 300, w.outputMean = 150, w.rate = 6;
+  auto requests = makeWorkload(w);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    requests[i].spec.priority = i % 20 == 7 ? -5 : 5;
+    if (i % 20 == 7) requests[i].spec.prompt.resize(std::min<size_t>(requests[i].spec.prompt.size(), 200));
+  }
+  SimOptions o = base(8, 8 * 1200);
+  o.scheduler.policy = SchedulingPolicy::priority;
+  double step = 0;
+  double previous = 0;
+  o.afterStep = [&](const Scheduler &, const StepPlan &, double now) {
+    step = std::max(step, now - previous > 1 ? 0 : now - previous);
+    previous = now;
+  };
+  SimReport report = mustRun(requests, o);
+  expectAllAnswered(requests, report);
+  double worst = 0, longestLow = 0;
+  std::vector<double> waits;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    double queue = report.outcomes[i].queued - requests[i].arrival;
+    if (i % 20 == 7)
+      worst = std::max(worst, queue), waits.push_back(queue);
+    else
+      longestLow = std::max(longestLow, queue);
+  }
+  std::printf("better priority: started after at most %.1f ms, the longest step took %.1f ms; preemptions %llu; worse "
+              "priority: at most %.1f s of %.1f s\n",
+              1e3 * worst, 1e3 * step,
+              (unsigned long long)report.stats.reasons[static_cast<size_t>(Reason::preemptPriority)], longestLow,
+              report.seconds);
+  EXPECT_LE(worst, 2 * step);
+  EXPECT_LE(report.maxPreemptions, 3u);
+
+  // Aging: under steady better traffic that fills the machine, worse requests wait a bounded time.
+  std::vector<SimRequest> mixed = makeWorkload(w);
+  for (size_t i = 0; i < mixed.size(); ++i)
+    mixed[i].spec.priority = i % 10 == 3 ? 2 : 0;
+  o.afterStep = nullptr;
+  o.scheduler.agingSeconds = 2;
+  SimReport aged = mustRun(mixed, o);
+  double low = 0, high = 0;
+  for (size_t i = 0; i < mixed.size(); ++i) {
+    double &place = i % 10 == 3 ? low : high;
+    place = std::max(place, aged.outcomes[i].queued - mixed[i].arrival);
+  }
+  std::printf("aging 2 s a level, 2 levels worse: waits at most %.1f s, better %.1f s\n", low, high);
+  // Two levels are 4 s; beyond that it waits as if it were of the better priority.
+  EXPECT_LE(low, high + 2 * 2 + 1);
+}
+
+// 1.1 c and d.
+TEST(Policy, PagingHoldsMoreSequencesThanReservation) {
+  WorkloadOptions w;
+  w.requests = full() ? 2000 : 400;
+  w.promptMax = 1000;
+  auto requests = makeWorkload(w);
+  SimOptions o = base(256, 16 * 2048, 2048); // reserved in full: 16 sequences
+  o.scheduler.prefixCache = false;
+  uint64_t slots = 0, tokens = 0;
+  double running = 0, steps = 0;
+  o.afterStep = [&](const Scheduler &s, const StepPlan &plan, double) {
+    SchedulerStats stats = s.stats();
+    if (!stats.waiting) return;
+    running += stats.running, ++steps;
+    slots += 16 * stats.kvBlocksUsed;
+    for (const StepPiece &p : plan.pieces)
+      tokens += p.first + p.tokens;
+  };
+  SimReport report = mustRun(requests, o);
+  expectAllAnswered(requests, report);
+  std::printf(
+      "%.1f sequences at once in the memory of 16 reserved ones, %u at most; %.1f %% of the slots in use are empty\n",
+      running / steps, report.maxRunning, 100 - 100 * double(tokens) / double(slots));
+  EXPECT_GE(running / steps, 2.5 * 16);
+  EXPECT_LE(double(slots - tokens) / double(slots), 0.04);
+}
+
+TEST(Policy, ManyRequestsManyAborts) {
+  WorkloadOptions w;
+  w.requests = full() ? 10000 : 1000;
+  w.rate = full() ? 4000 : 500;
+  w.promptMean = 120, w.outputMean = 150, w.outputMax = 600;
+  w.abortShare = 0.3;
+  w.tenants = 7;
+  auto requests = makeWorkload(w);
+  for (SchedulingPolicy policy :
+       {SchedulingPolicy::fcfs, SchedulingPolicy::priority, SchedulingPolicy::fair, SchedulingPolicy::deadline}) {
+    SimOptions o = base(full() ? 1000 : 200, full() ? 200000 : 9000, 2048);
+    o.scheduler.policy = policy;
+    o.scheduler.stepTokens = 2048;
+    o.scheduler.savedKvBytes = 1 << 30;
+    SimReport report = mustRun(requests, o);
+    std::printf("%s: %u at once, %llu steps, %llu tokens, %llu + %llu preemptions, at most %u each\n", toString(policy),
+                report.maxRunning, (unsigned long long)report.stats.steps, (unsigned long long)report.stats.newTokens,
+                (unsigned long long)report.stats.preemptedRecompute, (unsigned long long)report.stats.preemptedSave,
+                report.maxPreemptions);
+    EXPECT_EQ(report.stats.kvBlocksUsed, 0u);
+    EXPECT_EQ(report.stats.savedBytes, 0u);
+    EXPECT_LE(report.maxPreemptions, 3u);
+    if (full()) EXPECT_GE(report.maxRunning, 900u);
+  }
+}

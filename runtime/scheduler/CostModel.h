@@ -14,7 +14,8 @@ class StepCostModel {
 public:
   static constexpr uint32_t maxRows = 65536;
   /// Until steps have been seen: |fixed| seconds a step and |perRow| a row.
-  explicit StepCostModel(double fixed = 5e-3, double perRow = 5e-4);
+  StepCostModel() : StepCostModel(5e-3, 5e-4) {}
+  StepCostModel(double fixed, double perRow);
   /// A step of |rows| rows took |seconds|. Ignored unless both are positive and finite. A value more than 4 times above
   /// the mean of a bucket that has seen 4 steps counts as 4 times the mean: a machine that paused says nothing of rows.
   void observe(uint32_t rows, double seconds);

@@ -1,0 +1,363 @@
+//===- SchedulerTest.cpp - single decisions and every refusal -------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "runtime/scheduler/Scheduler.h"
+#include "runtime/scheduler/Replay.h"
+#include "runtime/simulator/Simulator.h"
+#include <cmath>
+#include <gtest/gtest.h>
+
+using namespace lathe;
+using namespace lathe::runtime;
+
+namespace {
+
+struct Trace : TraceSink {
+  std::string text;
+  void write(std::string_view lines) override { text += lines; }
+};
+
+struct Fixture {
+  explicit Fixture(SchedulerOptions o = {}, uint32_t blocks = 64, TraceSink *sink = nullptr) {
+    program.kvGroups = {{0, 0, 4, 1, 8}};
+    if (!o.contextTokens) o.contextTokens = 64;
+    const uint32_t counts[] = {blocks};
+    auto made = Scheduler::create(program, counts, o, sink);
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    if (made.ok()) scheduler = std::move(*made);
+  }
+  static ScheduledRequest request(RequestId id, uint32_t prompt, uint32_t maxTokens = 8) {
+    ScheduledRequest r;
+    r.id = id;
+    for (uint32_t t = 0; t < prompt; ++t)
+      r.prompt.push_back(static_cast<int32_t>(t + 100 * id));
+    r.maxTokens = maxTokens;
+    return r;
+  }
+  const StepPlan &plan() { return scheduler->plan(now += 0.01); }
+  std::span<const PlannedEnd> commit(const StepPlan &plan) {
+    choices.assign(64, {7, false, EndReason::stop});
+    std::vector<PieceResult> results;
+    for (const StepPiece &p : plan.pieces)
+      results.push_back({{choices.data(), p.samples}, false});
+    return scheduler->commit(now += 0.01, 0.01, results);
+  }
+  Program program;
+  std::unique_ptr<Scheduler> scheduler;
+  std::vector<ChoiceResult> choices;
+  double now = 0;
+};
+
+void expectRefused(const Status &status, StatusCode code, const char *message) {
+  EXPECT_EQ(status.code(), code);
+  EXPECT_EQ(status.message(), message);
+}
+
+} // namespace
+
+TEST(Scheduler, CreateSaysWhatIsWrong) {
+  Program program;
+  program.kvGroups = {{0, 0, 4, 1, 8}};
+  const uint32_t blocks[] = {15};
+  auto refused = [&](auto change) {
+    SchedulerOptions o;
+    o.contextTokens = 64;
+    Program p = program;
+    change(o, p);
+    auto made = Scheduler::create(p, blocks, o);
+    return made.ok() ? std::string("made") : made.status().message();
+  };
+  EXPECT_EQ(refused([](SchedulerOptions &, Program &) {}),
+            "KV group 0: expected at least 16 blocks, for one sequence of 64 tokens, found 15");
+  EXPECT_EQ(refused([](SchedulerOptions &o, Program &) { o.maxSequences = 0; }),
+            "sequences: expected 1 to 4096, found 0");
+  EXPECT_EQ(refused([](SchedulerOptions &o, Program &) { o.contextTokens = 0; }),
+            "context tokens: expected 1 to 16777216, found 0");
+  EXPECT_EQ(refused([](SchedulerOptions &o, Program &) { o.stepTokens = 0; }),
+            "step tokens: expected 1 to 65536, found 0");
+  EXPECT_EQ(refused([](SchedulerOptions &, Program &p) { p.kvGroups[0].pageTokens = 0; }),
+            "tokens of a KV page: expected 1 to 4096, found 0");
+  EXPECT_EQ(refused([](SchedulerOptions &, Program &p) { p.kvGroups[0].kind = 1; }),
+            "tokens of a window: expected 1 to 16777216, found 0");
+  EXPECT_EQ(refused([](SchedulerOptions &, Program &p) { p.kvGroups.clear(); }), "KV groups: expected 1 to 0, found 1");
+  EXPECT_EQ(refused([](SchedulerOptions &o, Program &) { o.agingSeconds = 0; }),
+            "expected positive seconds and rates in the scheduler's options");
+}
+
+TEST(Scheduler, AddNamesTheField) {
+  SchedulerOptions o;
+  o.maxSequences = 4;
+  o.maxQueued = 2;
+  o.maxQueuedTokens = 50;
+  Fixture f(o);
+  auto add = [&](auto change) {
+    ScheduledRequest r = Fixture::request(9, 4);
+    change(r);
+    return f.scheduler->add(0, r);
+  };
+  using R = ScheduledRequest;
+  expectRefused(add([](R &r) { r.id = 0; }), StatusCode::invalidArgument, "id: expected a new one, not 0, found 0");
+  expectRefused(add([](R &r) { r.prompt.clear(); }), StatusCode::invalidArgument,
+                "prompt: expected at least one token, found 0");
+  expectRefused(add([](R &r) { r.prompt.resize(65); }), StatusCode::invalidArgument,
+                "prompt: the context holds 64 tokens, found 65");
+  expectRefused(add([](R &r) { r.choices = 5; }), StatusCode::invalidArgument, "choices: expected 1 to 4, found 5");
+  expectRefused(add([](R &r) { r.choices = 2, r.maxTokens = 0; }), StatusCode::invalidArgument,
+                "choices: expected 1 of a request that generates nothing, found 2");
+  expectRefused(add([](R &r) { r.deadline = -1; }), StatusCode::invalidArgument,
+                "deadline: expected seconds, at least 0, found -1");
+  expectRefused(add([](R &r) { r.ttftTarget = NAN; }), StatusCode::invalidArgument,
+                "TTFT target: expected seconds, at least 0, found nan");
+  EXPECT_TRUE(add([](R &) {}).ok());
+  expectRefused(add([](R &) {}), StatusCode::invalidArgument, "id: expected a new one, not 0, found 9");
+  expectRefused(add([](R &r) { r.id = 10, r.prompt.resize(60); }), StatusCode::resourceExhausted,
+                "the queue is full: expected at most 50 waiting prompt tokens, found 64");
+  EXPECT_TRUE(add([](R &r) { r.id = 11; }).ok());
+  expectRefused(add([](R &r) { r.id = 12; }), StatusCode::resourceExhausted,
+                "the queue is full: 2 requests wait, which is the limit");
+  EXPECT_EQ(f.scheduler->stats().rejectedQueue, 2u);
+  EXPECT_GE(f.scheduler->forecast().retryAfter(), 1.0);
+}
+
+TEST(Scheduler, DeadlinePolicyRefusesAtOnce) {
+  SchedulerOptions o;
+  o.policy = SchedulingPolicy::deadline;
+  o.cost = StepCostModel(0.001, 0.01);
+  Fixture f(o);
+  ScheduledRequest r = Fixture::request(1, 40);
+  r.ttftTarget = 0.1;
+  Status status = f.scheduler->add(0, r);
+  EXPECT_EQ(status.code(), StatusCode::resourceExhausted);
+  EXPECT_NE(status.message().find("the request's target is 0.100 s"), std::string::npos) << status.message();
+  EXPECT_EQ(f.scheduler->stats().rejectedDeadline, 1u);
+  EXPECT_TRUE(f.scheduler->idle());
+  // One that could be met when it came, and cannot any more: rejected before anything is computed.
+  r.ttftTarget = 0.6;
+  ASSERT_TRUE(f.scheduler->add(0, r).ok());
+  const StepPlan &plan = f.scheduler->plan(0.3);
+  ASSERT_EQ(plan.ended.size(), 1u);
+  EXPECT_EQ(plan.ended[0].end, EndReason::rejected);
+  EXPECT_EQ(plan.ended[0].reason, Reason::rejectTtft);
+  EXPECT_EQ(plan.rows, 0u);
+  EXPECT_TRUE(f.scheduler->idle());
+}
+
+TEST(Scheduler, PromptThenTokensThenLength) {
+  Fixture f;
+  ASSERT_TRUE(f.scheduler->add(0, Fixture::request(1, 5, 3)).ok());
+  const StepPlan &first = f.plan();
+  ASSERT_EQ(first.pieces.size(), 1u);
+  EXPECT_EQ(first.pieces[0].tokens, 5u);
+  EXPECT_EQ(first.pieces[0].resultFrom, 4u);
+  EXPECT_EQ(first.pieces[0].samples, 1u);
+  EXPECT_TRUE(first.pieces[0].promptDone);
+  EXPECT_EQ(first.admitted[0].reason, Reason::admitFirst);
+  EXPECT_TRUE(f.commit(first).empty());
+  const StepPlan &second = f.plan();
+  EXPECT_EQ(second.pieces[0].first, 5u);
+  EXPECT_EQ(second.pieces[0].ids[0], 7);
+  EXPECT_EQ(second.pieces[0].reason, Reason::decode);
+  f.commit(second);
+  auto ends = f.commit(f.plan());
+  ASSERT_EQ(ends.size(), 1u);
+  EXPECT_EQ(ends[0].end, EndReason::length);
+  EXPECT_TRUE(ends[0].last);
+  EXPECT_TRUE(f.scheduler->idle());
+  EXPECT_TRUE(f.scheduler->checkInvariants().ok());
+}
+
+TEST(Scheduler, TheContextIsALengthToo) {
+  SchedulerOptions o;
+  o.contextTokens = 8;
+  Fixture f(o);
+  ASSERT_TRUE(f.scheduler->add(0, Fixture::request(1, 6, UINT32_MAX)).ok());
+  EXPECT_TRUE(f.commit(f.plan()).empty()); // position 6
+  EXPECT_TRUE(f.commit(f.plan()).empty()); // 7
+  auto ends = f.commit(f.plan());          // the context is full; its last token is emitted, and has no place
+  ASSERT_EQ(ends.size(), 1u);
+  EXPECT_EQ(ends[0].end, EndReason::length);
+}
+
+TEST(Scheduler, PromptRowsOnly) {
+  SchedulerOptions o;
+  o.stepTokens = 4;
+  o.maxResults = 3;
+  Fixture f(o);
+  ScheduledRequest r = Fixture::request(1, 7, 0);
+  r.promptRows = ScheduledRequest::PromptRows::all;
+  ASSERT_TRUE(f.scheduler->add(0, r).ok());
+  for (uint32_t expected : {3u, 3u, 1u}) {
+    const StepPlan &plan = f.plan();
+    ASSERT_EQ(plan.rows, expected);
+    EXPECT_EQ(plan.results, expected);
+    EXPECT_EQ(plan.pieces[0].samples, 0u);
+    EXPECT_EQ(f.commit(plan).size(), expected == 1 ? 1u : 0u);
+  }
+  EXPECT_TRUE(f.scheduler->idle());
+}
+
+TEST(Scheduler, TimeoutsAndCancellationsAreListedOnce) {
+  Fixture f;
+  ScheduledRequest r = Fixture::request(1, 5);
+  r.deadline = 1;
+  ASSERT_TRUE(f.scheduler->add(0, r).ok());
+  ASSERT_TRUE(f.scheduler->add(0, Fixture::request(2, 5)).ok());
+  f.commit(f.plan());
+  const StepPlan &late = f.scheduler->plan(f.now = 2);
+  ASSERT_EQ(late.ended.size(), 1u);
+  EXPECT_EQ(late.ended[0].end, EndReason::timeout);
+  EXPECT_EQ(late.rows, 1u);
+  f.commit(late);
+  EXPECT_TRUE(f.scheduler->cancel(f.now, 2));
+  EXPECT_FALSE(f.scheduler->cancel(f.now, 2));
+  EXPECT_FALSE(f.scheduler->cancel(f.now, 3));
+  EXPECT_EQ(f.scheduler->stats().kvBlocksUsed, 0u);
+  EXPECT_EQ(f.plan().ended.size(), 1u);
+  EXPECT_EQ(f.plan().ended.size(), 0u);
+  EXPECT_TRUE(std::isinf(f.plan().wakeAt));
+}
+
+TEST(Scheduler, AFailedPieceEndsItsRequestAlone) {
+  Fixture f;
+  ScheduledRequest r = Fixture::request(1, 5);
+  r.choices = 2;
+  ASSERT_TRUE(f.scheduler->add(0, r).ok());
+  ASSERT_TRUE(f.scheduler->add(0, Fixture::request(2, 5)).ok());
+  f.commit(f.plan());
+  const StepPlan &plan = f.plan();
+  ASSERT_EQ(plan.pieces.size(), 3u);
+  EXPECT_EQ(plan.copies.size(), 2u); // both choices leave the block that they share
+  ChoiceResult good{3, false, EndReason::stop};
+  const PieceResult results[] = {{{}, true}, {{&good, 1}, false}, {{&good, 1}, false}};
+  auto ends = f.scheduler->commit(1, 0.01, results);
+  ASSERT_EQ(ends.size(), 2u);
+  EXPECT_EQ(ends[0].request, 1u);
+  EXPECT_EQ(ends[0].end, EndReason::failed);
+  EXPECT_EQ(f.scheduler->stats().running, 1u);
+  EXPECT_TRUE(f.scheduler->checkInvariants().ok());
+}
+
+TEST(Scheduler, RollbackMovesNothing) {
+  Fixture f;
+  ASSERT_TRUE(f.scheduler->add(0, Fixture::request(1, 5)).ok());
+  f.commit(f.plan());
+  uint64_t used = f.scheduler->stats().kvBlocksUsed;
+  StepPlan before = f.plan();
+  f.scheduler->rollback(f.now);
+  EXPECT_EQ(f.scheduler->stats().kvBlocksUsed, used);
+  const StepPlan &after = f.plan();
+  ASSERT_EQ(after.pieces.size(), 1u);
+  EXPECT_EQ(after.pieces[0].first, before.pieces[0].first);
+  EXPECT_TRUE(f.scheduler->checkInvariants().ok());
+}
+
+TEST(Scheduler, AWaitingRequestDefersToTheOneThatComputesItsPrefix) {
+  SchedulerOptions o;
+  o.stepTokens = 64;
+  Fixture f(o);
+  ScheduledRequest a = Fixture::request(1, 44), b = a, cold = Fixture::request(3, 4);
+  b.id = 2;
+  for (const ScheduledRequest &r : {a, b, cold})
+    ASSERT_TRUE(f.scheduler->add(0, r).ok());
+  const StepPlan &first = f.plan();
+  ASSERT_EQ(first.admitted.size(), 2u);
+  EXPECT_EQ(first.admitted[1].request, 3u);
+  EXPECT_EQ(first.admitted[1].reason, Reason::admitNext);
+  f.commit(first);
+  const StepPlan &second = f.plan();
+  ASSERT_EQ(second.admitted.size(), 1u);
+  EXPECT_EQ(second.admitted[0].request, 2u);
+  EXPECT_EQ(second.admitted[0].reason, Reason::admitHit);
+  EXPECT_EQ(second.admitted[0].cachedTokens, 40u);
+}
+
+TEST(Scheduler, NamesOfPolicies) {
+  for (const char *name : {"fcfs", "priority", "fair", "deadline"}) {
+    auto policy = parsePolicy(name);
+    ASSERT_TRUE(policy.ok());
+    EXPECT_STREQ(toString(*policy), name);
+  }
+  EXPECT_EQ(parsePolicy("lifo").status().message(), "unknown policy 'lifo', expected fcfs, priority, fair or deadline");
+  for (uint32_t r = 0; r < reasonCount; ++r)
+    EXPECT_GT(std::string_view(toString(static_cast<Reason>(r))).size(), 2u);
+}
+
+TEST(Scheduler, TheCostModelLearnsAndNeverFalls) {
+  StepCostModel model(0.01, 0.001);
+  EXPECT_NEAR(model.seconds(10), 0.02, 1e-9);
+  for (int i = 0; i < 50; ++i)
+    for (uint32_t rows : {1u, 16u, 100u, 256u})
+      model.observe(rows, 0.002 + 0.0005 * rows);
+  for (uint32_t rows : {1u, 16u, 60u, 100u, 200u, 256u})
+    EXPECT_NEAR(model.seconds(rows), 0.002 + 0.0005 * rows, 0.15 * (0.002 + 0.0005 * rows)) << rows;
+  for (uint32_t rows = 2; rows < 70000; rows += 7)
+    EXPECT_GE(model.seconds(rows), model.seconds(rows - 1));
+  uint32_t fit = model.rowsWithin(0.05, 256);
+  EXPECT_LE(model.seconds(fit), 0.05);
+  EXPECT_GT(model.seconds(fit + 1), 0.05);
+  EXPECT_EQ(model.rowsWithin(1e-9, 256), 1u);
+  double before = model.seconds(16);
+  model.observe(16, 100); // a pause of the machine
+  EXPECT_LT(model.seconds(16), 1.5 * before);
+  model.observe(16, NAN);
+  model.observe(0, 1);
+  EXPECT_TRUE(std::isfinite(model.seconds(16)));
+  StepCostModel copy;
+  copy.setState(model.state());
+  EXPECT_EQ(copy.seconds(77), model.seconds(77));
+}
+
+TEST(Replay, SameDecisionsAndTheFirstThatDiffers) {
+  Trace trace;
+  {
+    SchedulerOptions o;
+    o.maxSequences = 3;
+    Fixture f(o, 20, &trace);
+    for (RequestId id = 1; id <= 6; ++id)
+      ASSERT_TRUE(f.scheduler->add(0, Fixture::request(id, 10 + 5 * id, 12)).ok());
+    for (int step = 0; step < 30; ++step) {
+      const StepPlan &plan = f.plan();
+      if (plan.rows) step == 9 ? f.scheduler->rollback(f.now) : void(f.commit(plan));
+      if (step == 5) f.scheduler->cancel(f.now, 2);
+      if (step == 15) f.scheduler->clearPrefixCache(f.now);
+    }
+  }
+  auto same = replayTrace(trace.text);
+  ASSERT_TRUE(same.ok()) << same.status().message();
+  EXPECT_TRUE(same->same) << same->expected << " / " << same->found;
+  EXPECT_GT(same->steps, 20u);
+  std::string changed = trace.text;
+  size_t at = changed.find(" decode\n");
+  changed.replace(at, 8, " prefill\n");
+  auto different = replayTrace(changed);
+  ASSERT_TRUE(different.ok());
+  EXPECT_FALSE(different->same);
+  EXPECT_NE(different->expected.find("prefill"), std::string::npos);
+  EXPECT_NE(different->found.find("decode"), std::string::npos);
+  // Cut anywhere, with anything in it: an error or a difference, no crash.
+  SimRandom random(4);
+  for (int i = 0; i < 300; ++i) {
+    std::string broken = trace.text.substr(0, random.below(trace.text.size()));
+    for (int n = 0; n < 3 && !broken.empty(); ++n)
+      broken[random.below(broken.size())] = static_cast<char>(random.below(128));
+    (void)replayTrace(broken).ok();
+  }
+  EXPECT_EQ(replayTrace("hello").status().message(),
+            "expected a trace that begins with 'lathe-trace 1', found 'hello'");
+  EXPECT_EQ(replayTrace("lathe-trace 1\nO 1 2 x\n").status().message(),
+            "line 2 of the trace cannot be read: 'O 1 2 x'");
+  EXPECT_EQ(replayTrace("lathe-trace 1\nG 0 0 4096 8 4294967295\nP 0\n").status().message(),
+            "the trace asks for 4294967295 KV blocks and 64 sequences of 0 tokens");
+}
+
+TEST(StepTimes, ReadsPoints) {
+  auto times = StepTimes::parse("# rows seconds\n1 0.003\n\n16 0.010 # measured\n256 0.130\n");
+  ASSERT_TRUE(times.ok()) << times.status().message();
+  EXPECT_NEAR(times->seconds(16), 0.010, 1e-12);
+  EXPECT_NEAR(times->seconds(136), 0.070, 1e-12);
+  EXPECT_NEAR(times->seconds(496), 0.250, 1e-12);
+  EXPECT_EQ(StepTimes::parse("1 0.1\n").status().message(),
+            "expected step times for at least 2 numbers of rows, found 1");
+  EXPECT_EQ(StepTimes::parse("1 0.1\n1 0.2\n").status().message(),
+            "line 2 of the step times: expected rising 'ROWS SECONDS', found '1 0.2'");
+}

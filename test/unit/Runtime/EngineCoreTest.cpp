@@ -335,6 +335,80 @@ TEST_F(EngineCoreTest, ADeviceErrorRollsTheStepBack) {
   EXPECT_TRUE(sameSamples(after->choices[0].tokens, aloneSamples(r)));
 }
 
+TEST_F(EngineCoreTest, AFailedSaveEndsWhatItWasFor) {
+  auto cpu = makeCpuDevice();
+  FaultyDevice device(*cpu);
+  make({.maxSequences = 8, .kvTokens = 256, .savedKvBytes = 1 << 20, .stepTokens = 32, .preemption = PreemptionMode::save, .prefixCache = false},
+       &device);
+  device.failingSaves = true;
+  std::vector<Request> requests;
+  std::vector<std::shared_ptr<Recorder>> ears;
+  for (int i = 0; i < 8; ++i) {
+    requests.push_back(greedy({i, 2 * i, 7}, 90));
+    ears.push_back(add(requests.back()));
+  }
+  run(20000);
+  int failed = 0, whole = 0;
+  for (size_t i = 0; i < 8; ++i) {
+    if (ears[i]->choices[0].reason == EndReason::failed) {
+      EXPECT_EQ(ears[i]->error.message(), "the device cannot read");
+      ++failed;
+      continue;
+    }
+    EXPECT_TRUE(sameSamples(ears[i]->choices[0].tokens, aloneSamples(requests[i]))) << i;
+    ++whole;
+  }
+  EXPECT_GT(failed, 0);
+  device.failingSaves = false;
+  auto after = add(requests[0]);
+  run();
+  EXPECT_TRUE(sameSamples(after->choices[0].tokens, aloneSamples(requests[0])));
+}
+
+TEST_F(EngineCoreTest, AnEmbeddingThatIsNotFiniteFails) {
+  auto cpu = makeCpuDevice();
+  FaultyDevice device(*cpu);
+  make({}, &device);
+  device.poisonedRow = 0;
+  Request r;
+  r.kind = RequestKind::embedding;
+  r.prompt = {1, 2, 3};
+  auto ear = add(r);
+  run();
+  EXPECT_EQ(ear->choices[0].reason, EndReason::failed);
+  EXPECT_EQ(ear->error.message().substr(0, 41), "hidden state at position 2: value 0 is na");
+  EXPECT_TRUE(ear->vector.empty());
+}
+
+TEST_F(EngineCoreTest, AProgramWithoutTheEntryHasNoEmbeddings) {
+  Program p = toyProgram({});
+  p.entries.pop_back();
+  p.embeddingStride = 0;
+  auto writer = artifact::ArtifactWriter::create("engine-core-test-embed.lathe");
+  ASSERT_TRUE(addToySections(*writer, {}, p).ok());
+  ASSERT_TRUE(writer->finish().ok());
+  auto loaded = LoadedArtifact::load("engine-core-test-embed.lathe");
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  auto without = EngineCore::create(*loaded, nullptr, {.threads = 1, .memoryBudget = 1 << 30, .measureSteps = false}, nullptr, nullptr, {});
+  ASSERT_TRUE(without.ok()) << without.status().message();
+  Request r = greedy({1, 2, 3}, 1);
+  EXPECT_TRUE((*without)->check()(r).ok());
+  r.kind = RequestKind::embedding;
+  EXPECT_EQ((*without)->check()(r).code(), StatusCode::unsupported);
+  EXPECT_EQ((*without)->check()(r).message(), "the artifact has no 'embed' entry: its model does not end in a norm and a linear, or an older "
+                                              "compiler made it; compile it again");
+  auto device = makeCpuDevice();
+  ExecutableOptions options;
+  options.threads = 1;
+  options.kvBlocks = {1, 1};
+  auto program = device->prepare(*loaded, options);
+  ASSERT_TRUE(program.ok());
+  LatheStep step{};
+  step.size = sizeof step;
+  step.outRows = 1;
+  EXPECT_EQ((*program)->submit(EntryKind::embed, step).status().message(), "the program has no entry 'embed'");
+}
+
 TEST_F(EngineCoreTest, WrongRequestsNameTheField) {
   make({.contextTokens = 100, .maxSequences = 4});
   auto with = [&](auto &&change) {

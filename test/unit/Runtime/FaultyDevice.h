@@ -20,7 +20,8 @@ public:
     return std::unique_ptr<runtime::Executable>(std::make_unique<Faulty>(*this, std::move(inner)));
   }
   bool failing = false; ///< steps fail when they are waited for
-  int poisonedRow = -1; ///< logits of this row are NaN
+  bool failingSaves = false;
+  int poisonedRow = -1; ///< logits, or embeddings, of this row are NaN
 
   /// Steps that are submitted from now on last until release(). Thread-safe.
   void hold() {
@@ -61,8 +62,13 @@ private:
       return static_cast<int>(row) == device.poisonedRow ? nans.data() : inner->logits(row);
     }
     const float *hidden(uint32_t row) override { return inner->hidden(row); }
-    const float *embedding(uint32_t row) override { return inner->embedding(row); }
-    Status saveBlock(uint32_t g, uint32_t block, std::span<uint8_t> out) override { return inner->saveBlock(g, block, out); }
+    const float *embedding(uint32_t row) override {
+      return static_cast<int>(row) == device.poisonedRow ? nans.data() : inner->embedding(row);
+    }
+    Status saveBlock(uint32_t g, uint32_t block, std::span<uint8_t> out) override {
+      if (device.failingSaves) return Status(StatusCode::internal, "the device cannot read");
+      return inner->saveBlock(g, block, out);
+    }
     Status restoreBlock(uint32_t g, uint32_t block, std::span<const uint8_t> bytes) override {
       return inner->restoreBlock(g, block, bytes);
     }

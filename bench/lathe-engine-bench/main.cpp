@@ -3,10 +3,12 @@
 //
 //   lathe-engine-bench load|gap|prefix ARTIFACT [options]
 //
-//   load    a closed loop: --concurrent clients, each with the next of --requests distinct prompts of --prompt tokens and
+//   load    a closed loop: --concurrent clients, each with the next of --requests distinct prompts of --prompt tokens
+//   and
 //           --new new tokens
 //   gap     time between tokens of --concurrent sequences, alone and while a prompt of --long tokens is computed
-//   prefix  time to the first token of --prompt + --tail tokens, the first --prompt of them cached or not, and whether a hit shows in
+//   prefix  time to the first token of --prompt + --tail tokens, the first --prompt of them cached or not, and whether
+//   a hit shows in
 //           any bit of the answer
 //===----------------------------------------------------------------------===//
 #include "runtime/engine/RequestEngine.h"
@@ -14,10 +16,10 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <functional>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <random>
@@ -42,10 +44,10 @@ double quantile(std::vector<double> values, double q) {
   return values[std::min(values.size() - 1, static_cast<size_t>(q * static_cast<double>(values.size())))];
 }
 
-std::map<std::string, double> options = {
-    {"concurrent", 16}, {"requests", 64},    {"prompt", 128}, {"new", 64},      {"long", 2000}, {"tail", 32},        {"threads", 0},
-    {"context", 0},     {"temperature", 0}, {"text", 1},     {"step-tokens", 0}, {"itl-ms", 0},  {"repeat", 3},      {"logprobs", -1},
-    {"prefix-cache", 1}, {"kv-tokens", 0}};
+std::map<std::string, double> options = {{"concurrent", 16}, {"requests", 64}, {"prompt", 128},     {"new", 64},
+                                         {"long", 2000},     {"tail", 32},     {"threads", 0},      {"context", 0},
+                                         {"temperature", 0}, {"text", 1},      {"step-tokens", 0},  {"itl-ms", 0},
+                                         {"repeat", 3},      {"logprobs", -1}, {"prefix-cache", 1}, {"kv-tokens", 0}};
 int option(const char *name) { return static_cast<int>(options.at(name)); }
 
 /// When the tokens of one request came.
@@ -104,7 +106,8 @@ Request requestOf(std::vector<int32_t> prompt, int fresh) {
   return r;
 }
 
-std::shared_ptr<Client> submit(RequestEngine &engine, Request request, std::shared_ptr<Client> client = std::make_shared<Client>()) {
+std::shared_ptr<Client> submit(RequestEngine &engine, Request request,
+                               std::shared_ptr<Client> client = std::make_shared<Client>()) {
   client->sent = now();
   auto id = engine.submit(std::move(request), client);
   if (!id.ok()) die(id.status().message());
@@ -120,8 +123,8 @@ void load(RequestEngine &engine, const Program &program) {
   std::vector<Request> wanted;
   for (int i = 0; i < requests; ++i)
     wanted.push_back(requestOf(randomPrompt(random, option("prompt"), program), option("new")));
-  // Each client sends its next request when the last one has ended. A listener may not call the engine, so a thread of its own
-  // does.
+  // Each client sends its next request when the last one has ended. A listener may not call the engine, so a thread of
+  // its own does.
   std::mutex mutex;
   std::condition_variable changed;
   int started = 0, ended = 0;
@@ -159,13 +162,16 @@ void load(RequestEngine &engine, const Program &program) {
   double busy = after.busySeconds - before.busySeconds, sampler = after.samplerSeconds - before.samplerSeconds;
   double scheduler = after.schedulerSeconds - before.schedulerSeconds;
   auto steps = static_cast<double>(after.steps - before.steps);
-  std::printf("%d requests, %d at a time, %d + %d tokens: %.1f new tokens/s, %.2f s, %.0f steps of %.1f rows\n", requests, concurrent,
-              option("prompt"), option("new"), tokens / seconds, seconds, steps, static_cast<double>(after.rows - before.rows) / steps);
-  std::printf("  time to first token p50 %.0f ms, p99 %.0f ms; between tokens p50 %.1f ms, p99 %.1f ms\n", 1e3 * quantile(firsts, 0.5),
-              1e3 * quantile(firsts, 0.99), 1e3 * quantile(gaps, 0.5), 1e3 * quantile(gaps, 0.99));
+  std::printf("%d requests, %d at a time, %d + %d tokens: %.1f new tokens/s, %.2f s, %.0f steps of %.1f rows\n",
+              requests, concurrent, option("prompt"), option("new"), tokens / seconds, seconds, steps,
+              static_cast<double>(after.rows - before.rows) / steps);
+  std::printf("  time to first token p50 %.0f ms, p99 %.0f ms; between tokens p50 %.1f ms, p99 %.1f ms\n",
+              1e3 * quantile(firsts, 0.5), 1e3 * quantile(firsts, 0.99), 1e3 * quantile(gaps, 0.5),
+              1e3 * quantile(gaps, 0.99));
   double rest = seconds - busy - sampler - scheduler;
-  std::printf("  device %.1f %%, sampler and text %.2f %%, scheduler %.2f %% (%.1f us a step), other %.2f %%\n", 100 * busy / seconds, 100 * sampler / seconds,
-              100 * scheduler / seconds, 1e6 * scheduler / steps, 100 * rest / seconds);
+  std::printf("  device %.1f %%, sampler and text %.2f %%, scheduler %.2f %% (%.1f us a step), other %.2f %%\n",
+              100 * busy / seconds, 100 * sampler / seconds, 100 * scheduler / seconds, 1e6 * scheduler / steps,
+              100 * rest / seconds);
 }
 
 void gap(RequestEngine &engine, const Program &program) {
@@ -200,9 +206,11 @@ void gap(RequestEngine &engine, const Program &program) {
       }
   }
   double p50 = quantile(alone, 0.5), p99 = quantile(during, 0.99);
-  std::printf("%d sequences, between tokens alone: p50 %.1f ms, p99 %.1f ms; while %d prompt tokens are computed: p50 %.1f ms, p99 %.1f ms "
+  std::printf("%d sequences, between tokens alone: p50 %.1f ms, p99 %.1f ms; while %d prompt tokens are computed: p50 "
+              "%.1f ms, p99 %.1f ms "
               "(%zu gaps); p99 / p50 alone = %.2f; the long prompt's first token after %.2f s\n",
-              option("concurrent"), 1e3 * p50, 1e3 * quantile(alone, 0.99), option("long"), 1e3 * quantile(during, 0.5), 1e3 * p99, during.size(), p99 / p50, ttft);
+              option("concurrent"), 1e3 * p50, 1e3 * quantile(alone, 0.99), option("long"), 1e3 * quantile(during, 0.5),
+              1e3 * p99, during.size(), p99 / p50, ttft);
 }
 
 void prefix(RequestEngine &engine, const Program &program) {
@@ -238,9 +246,11 @@ void prefix(RequestEngine &engine, const Program &program) {
     if (miss->usage.cachedTokens) die("a cleared cache had a hit");
   }
   double p = option("prompt"), q = option("tail");
-  std::printf("prompt of %.0f + %.0f tokens, %u cached: first token after %.1f ms, %.1f ms without the cache (ratio %.3f; (q + page) / (P + q) x 1.2 = %.3f); bits %s\n",
-              p, q, cached, 1e3 * quantile(warm, 0.5), 1e3 * quantile(cold, 0.5), quantile(warm, 0.5) / quantile(cold, 0.5),
-              1.2 * (q + program.kvGroups[0].pageTokens) / (p + q), equal ? "equal" : "DIFFER");
+  std::printf("prompt of %.0f + %.0f tokens, %u cached: first token after %.1f ms, %.1f ms without the cache (ratio "
+              "%.3f; (q + page) / (P + q) x 1.2 = %.3f); bits %s\n",
+              p, q, cached, 1e3 * quantile(warm, 0.5), 1e3 * quantile(cold, 0.5),
+              quantile(warm, 0.5) / quantile(cold, 0.5), 1.2 * (q + program.kvGroups[0].pageTokens) / (p + q),
+              equal ? "equal" : "DIFFER");
   if (!equal) std::exit(1);
 }
 
@@ -271,8 +281,8 @@ int main(int argc, char **argv) {
   auto engine = RequestEngine::create(*artifact, text, o);
   if (!engine.ok()) die(engine.status().message());
   EngineLimits limits = (*engine)->limits();
-  std::printf("%s: ready in %.2f s, %u threads, %llu KV tokens, steps of at most %u rows\n", argv[2], now() - begin, limits.threads,
-              static_cast<unsigned long long>(limits.kvTokens), limits.stepTokens);
+  std::printf("%s: ready in %.2f s, %u threads, %llu KV tokens, steps of at most %u rows\n", argv[2], now() - begin,
+              limits.threads, static_cast<unsigned long long>(limits.kvTokens), limits.stepTokens);
   const Program &program = (*artifact)->program();
   if (mode == "load")
     load(**engine, program);

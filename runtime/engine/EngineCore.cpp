@@ -44,8 +44,7 @@ Result<std::unique_ptr<EngineCore>> EngineCore::create(std::shared_ptr<LoadedArt
                                                        const RequestEngineOptions &options, Device *device,
                                                        EngineObserver *observer, Clock clock) {
   std::unique_ptr<EngineCore> core(new EngineCore());
-  LATHE_RETURN_IF_ERROR(
-      core->open(std::move(artifact), std::move(text), options, device, observer, std::move(clock)));
+  LATHE_RETURN_IF_ERROR(core->open(std::move(artifact), std::move(text), options, device, observer, std::move(clock)));
   return core;
 }
 
@@ -170,12 +169,14 @@ void EngineCore::add(RequestId id, Request request, std::shared_ptr<RequestListe
   SamplingParams &p = r.sampling;
   // One list of end tokens: for the sampler, which holds them back until min_tokens, and for takeToken().
   p.stopTokenIds.insert(p.stopTokenIds.end(), r.stopTokens.begin(), r.stopTokens.end());
-  if (text && !r.ignoreEnd) p.stopTokenIds.insert(p.stopTokenIds.end(), text->stopTokens().begin(), text->stopTokens().end());
+  if (text && !r.ignoreEnd)
+    p.stopTokenIds.insert(p.stopTokenIds.end(), text->stopTokens().begin(), text->stopTokens().end());
   std::sort(p.stopTokenIds.begin(), p.stopTokenIds.end());
   p.stopTokenIds.erase(std::unique(p.stopTokenIds.begin(), p.stopTokenIds.end()), p.stopTokenIds.end());
   a.usage.promptTokens = static_cast<uint32_t>(r.prompt.size());
   bool generates = r.kind == RequestKind::generate;
-  a.keepsHistory = generates && (p.repetitionPenalty != 1 || p.presencePenalty != 0 || p.frequencyPenalty != 0 || p.minTokens > 0);
+  a.keepsHistory =
+      generates && (p.repetitionPenalty != 1 || p.presencePenalty != 0 || p.frequencyPenalty != 0 || p.minTokens > 0);
   AnswerTextOptions textOptions{r.stops, r.includeStop, r.keepSpecial, r.continues, static_cast<uint32_t>(p.minTokens)};
   a.choices.reserve(r.choices);
   for (uint32_t c = 0; c < r.choices; ++c) {
@@ -260,15 +261,26 @@ void EngineCore::end(const PlannedEnd &ended) {
   if (!a || ended.choice >= a->choices.size()) return;
   Choice &choice = a->choices[ended.choice];
   EndReason reason = ended.end;
-  bool embedded = a->request.kind == RequestKind::embedding && (reason == EndReason::length || reason == EndReason::stop);
+  bool embedded =
+      a->request.kind == RequestKind::embedding && (reason == EndReason::length || reason == EndReason::stop);
   if (!choice.done) {
     choice.done = true;
     switch (reason) {
-    case EndReason::stop: ++counters.endedStop; break;
-    case EndReason::length: ++counters.endedLength; break;
-    case EndReason::cancelled: ++counters.endedCancelled; break;
-    case EndReason::timeout: ++counters.endedTimeout; break;
-    default: ++counters.endedFailed; break;
+    case EndReason::stop:
+      ++counters.endedStop;
+      break;
+    case EndReason::length:
+      ++counters.endedLength;
+      break;
+    case EndReason::cancelled:
+      ++counters.endedCancelled;
+      break;
+    case EndReason::timeout:
+      ++counters.endedTimeout;
+      break;
+    default:
+      ++counters.endedFailed;
+      break;
     }
     if (embedded) {
       double scale = a->request.pooling == Pooling::mean ? 1.0 / std::max(1u, a->pooledRows) : 1.0;
@@ -277,7 +289,8 @@ void EngineCore::end(const PlannedEnd &ended) {
       a->listener->embedding(vector);
     } else {
       if (a->request.kind == RequestKind::generate && !choice.text.stopped())
-        if (std::string_view rest = choice.text.finish(); !rest.empty()) a->listener->piece(ended.choice, Sample(), rest);
+        if (std::string_view rest = choice.text.finish(); !rest.empty())
+          a->listener->piece(ended.choice, Sample(), rest);
       if (choice.text.stopped()) reason = EndReason::stop; // the last bytes may complete a stop string
       a->listener->choiceDone(ended.choice, reason, choice.text.stopText(), choice.stopToken);
     }

@@ -44,7 +44,8 @@ public:
                                                     EngineObserver *observer, Clock clock);
   ~EngineCore();
 
-  /// Takes a request that has passed check(); |arrival| on the core's clock. What goes wrong from here on, the listener hears.
+  /// Takes a request that has passed check(); |arrival| on the core's clock. What goes wrong from here on, the listener
+  /// hears.
   void add(RequestId id, Request request, std::shared_ptr<RequestListener> listener, double arrival);
   void cancel(RequestId id);
   /// Ends every request.
@@ -100,7 +101,7 @@ private:
     enum Kind : uint8_t { sample, score, pool } kind = sample;
     Active *request = nullptr;
     uint32_t piece = 0, choice = 0, slot = 0; ///< slot: in choiceResults
-    uint32_t position = 0; ///< of the row's token
+    uint32_t position = 0;                    ///< of the row's token
     const float *row = nullptr;
     Sample result;
     Status status;
@@ -153,7 +154,7 @@ private:
   std::vector<Origin> origins; ///< of resultRows
   std::vector<ChoiceResult> choiceResults;
   std::vector<PieceResult> pieceResults;
-  std::vector<uint32_t> pieceRows;  ///< first row of each piece
+  std::vector<uint32_t> pieceRows;   ///< first row of each piece
   std::vector<uint32_t> firstChoice; ///< of each piece, in choiceResults
   std::vector<Job> jobs;
   size_t jobCount = 0;

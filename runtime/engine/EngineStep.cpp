@@ -169,7 +169,8 @@ void EngineCore::runJob(Job &job, Sampler &sampler) {
   const Active &a = *job.request;
   std::span<const float> logits(job.row, artifact->program().vocabulary);
   if (job.kind == Job::score)
-    job.status = sampler.score(logits, a.request.prompt[job.position + 1], a.request.promptLogprobs, job.position + 1, job.result);
+    job.status = sampler.score(logits, a.request.prompt[job.position + 1], a.request.promptLogprobs, job.position + 1,
+                               job.result);
   else if (job.kind == Job::sample)
     job.status = sampler.sample(logits, a.request.sampling, a.choices[job.choice].history, job.position + 1, {},
                                 job.choice, job.result);

@@ -47,11 +47,12 @@ Status fitBudget(const Program &p, uint64_t budget, KVShape &shape) {
   }
   if (fits(shape)) return Status();
   uint64_t all = uint64_t(shape.contextTokens) * shape.maxSequences;
-  shape.kvTokens = largest(shape.contextTokens, shape.kvTokens ? std::min(shape.kvTokens, all) : all, [&](uint64_t tokens) {
-    KVShape s = shape;
-    s.kvTokens = tokens;
-    return fits(s);
-  });
+  shape.kvTokens =
+      largest(shape.contextTokens, shape.kvTokens ? std::min(shape.kvTokens, all) : all, [&](uint64_t tokens) {
+        KVShape s = shape;
+        s.kvTokens = tokens;
+        return fits(s);
+      });
   return Status();
 }
 
@@ -68,7 +69,8 @@ uint64_t parseMemAvailable(std::string_view meminfo) {
 
 uint64_t groupLeavesFree(std::string_view limitText, std::string_view usedText) {
   uint64_t limit = UINT64_MAX, used = 0;
-  if (std::from_chars(limitText.data(), limitText.data() + limitText.size(), limit).ec != std::errc()) return UINT64_MAX;
+  if (std::from_chars(limitText.data(), limitText.data() + limitText.size(), limit).ec != std::errc())
+    return UINT64_MAX;
   std::from_chars(usedText.data(), usedText.data() + usedText.size(), used);
   return limit > used ? limit - used : 0;
 }

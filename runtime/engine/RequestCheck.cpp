@@ -36,8 +36,7 @@ Status RequestCheck::operator()(const Request &r) const {
     if (r.prompt[i] < 0 || r.prompt[i] >= vocabulary)
       return wrong("prompt: token %zu: expected an id in 0..%d, found %d", i, vocabulary - 1, r.prompt[i]);
   uint32_t mostChoices = std::min(limits.maxSequences, 128u);
-  if (r.choices < 1 || r.choices > mostChoices)
-    return wrong("n: expected 1 to %u, found %u", mostChoices, r.choices);
+  if (r.choices < 1 || r.choices > mostChoices) return wrong("n: expected 1 to %u, found %u", mostChoices, r.choices);
   if (r.choices > 1 && r.maxTokens == 0) return wrong("n: expected 1 when max_tokens is 0, found %u", r.choices);
   LATHE_RETURN_IF_ERROR(r.sampling.validate(vocabulary));
   if (r.sampling.logitBias.size() > program.vocabulary)
@@ -51,7 +50,8 @@ Status RequestCheck::operator()(const Request &r) const {
   size_t stopBytes = 0;
   for (const std::string &stop : r.stops)
     stopBytes += stop.size();
-  if (r.stops.size() > maxStops) return wrong("stop: expected at most %zu strings, found %zu", maxStops, r.stops.size());
+  if (r.stops.size() > maxStops)
+    return wrong("stop: expected at most %zu strings, found %zu", maxStops, r.stops.size());
   if (stopBytes > maxStopBytes)
     return wrong("stop: expected at most %zu bytes in all, found %zu", maxStopBytes, stopBytes);
   if (stopBytes && !text) return wrong("stop: the model has no tokenizer, so there is no text to find it in");
@@ -71,8 +71,9 @@ Status RequestCheck::operator()(const Request &r) const {
     if (r.choices != 1) return wrong("n: an embedding has one choice, found %u", r.choices);
     if (r.promptLogprobs >= 0) return wrong("prompt_logprobs: an embedding has none");
     if (!program.embeddingStride)
-      return makeError(StatusCode::unsupported, "the artifact has no 'embed' entry: its model does not end in a norm and "
-                                                "a linear, or an older compiler made it; compile it again");
+      return makeError(StatusCode::unsupported,
+                       "the artifact has no 'embed' entry: its model does not end in a norm and "
+                       "a linear, or an older compiler made it; compile it again");
   }
   return Status();
 }

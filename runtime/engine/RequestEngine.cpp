@@ -207,7 +207,8 @@ Result<std::unique_ptr<RequestEngine>> RequestEngine::create(std::shared_ptr<Loa
                                                              std::shared_ptr<const TextModel> text,
                                                              const RequestEngineOptions &options, Device *device,
                                                              EngineObserver *observer) {
-  LATHE_ASSIGN_OR_RETURN(auto core, EngineCore::create(std::move(artifact), std::move(text), options, device, observer, {}));
+  LATHE_ASSIGN_OR_RETURN(auto core,
+                         EngineCore::create(std::move(artifact), std::move(text), options, device, observer, {}));
   return std::unique_ptr<RequestEngine>(std::make_unique<ThreadedEngine>(std::move(core)));
 }
 

@@ -49,7 +49,9 @@ Result<std::unique_ptr<StepDevice>> StepDevice::create(std::shared_ptr<LoadedArt
       uint64_t bytes = 0;
       for (uint32_t i = 0; i < bucket.launchCount; ++i)
         bytes += d->program().launches[bucket.firstLaunch + i].weightBytes;
-      EntryKind kind = entry.name == "step" ? EntryKind::step : entry.name == "head" ? EntryKind::head : EntryKind::embed;
+      EntryKind kind = entry.name == "step"   ? EntryKind::step
+                       : entry.name == "head" ? EntryKind::head
+                                              : EntryKind::embed;
       d->perBucket[static_cast<int>(kind)].push_back({bucket.maxRows, bytes});
     }
   for (auto *list : {&d->token, &d->position, &d->slot, &d->sequence})

@@ -31,8 +31,8 @@ private:
   std::vector<Group> groups;
 };
 
-/// Carries out plans: transfers of blocks, rows, results in slices. All memory is allocated by create(). One thread at a
-/// time.
+/// Carries out plans: transfers of blocks, rows, results in slices. All memory is allocated by create(). One thread at
+/// a time.
 class StepDevice {
 public:
   /// |stepTokens| rows at most in a plan. Errors: those of Device::prepare.
@@ -44,13 +44,14 @@ public:
   Status transfer(const StepPlan &plan, KVCache &kv, bool poison);
   /// Runs the rows of |plan| through the entry "step".
   Status run(const StepPlan &plan, const KVCache &kv);
-  /// Computes results of some of |rows| of the last step, from |rows|[first] on: logits (EntryKind::head) or the normed hidden
-  /// states (EntryKind::embed), at most 16 MB at once. Returns how many; result(kind, i) is that of rows[first + i].
+  /// Computes results of some of |rows| of the last step, from |rows|[first] on: logits (EntryKind::head) or the normed
+  /// hidden states (EntryKind::embed), at most 16 MB at once. Returns how many; result(kind, i) is that of rows[first +
+  /// i].
   Result<uint32_t> results(EntryKind kind, std::span<const int32_t> rows, size_t first);
   std::span<const float> result(EntryKind kind, uint32_t index);
 
-  /// Runs |rows| rows of an unused sequence and one row of logits; returns the seconds. Overwrites KV blocks, from block 0
-  /// on: for use before anything is in them.
+  /// Runs |rows| rows of an unused sequence and one row of logits; returns the seconds. Overwrites KV blocks, from
+  /// block 0 on: for use before anything is in them.
   Result<double> measure(uint32_t rows);
 
   Executable &executable() { return *device; }

@@ -20,8 +20,8 @@ struct AnswerTextOptions {
 };
 
 /// Decodes tokens as they come and looks for stop strings. What it returns is whole characters that cannot be part of
-/// a stop string any more; all of it together is the answer's text. Allocates nothing once its buffers have grown to the
-/// longest piece. Not thread-safe.
+/// a stop string any more; all of it together is the answer's text. Allocates nothing once its buffers have grown to
+/// the longest piece. Not thread-safe.
 class AnswerText {
 public:
   /// |tokenizer| may be null: there is no text then. It must outlive this.

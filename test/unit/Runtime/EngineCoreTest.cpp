@@ -272,7 +272,12 @@ TEST_F(EngineCoreTest, DeadlinesEndWithTimeout) {
 
 TEST_F(EngineCoreTest, PreemptionOfBothKindsShowsInNoBit) {
   for (PreemptionMode mode : {PreemptionMode::recompute, PreemptionMode::save}) {
-    make({.maxSequences = 8, .kvTokens = 256, .savedKvBytes = 1 << 20, .stepTokens = 32, .preemption = mode, .prefixCache = false});
+    make({.maxSequences = 8,
+          .kvTokens = 256,
+          .savedKvBytes = 1 << 20,
+          .stepTokens = 32,
+          .preemption = mode,
+          .prefixCache = false});
     std::vector<Request> requests;
     std::vector<std::shared_ptr<Recorder>> ears;
     for (int i = 0; i < 8; ++i) {
@@ -338,7 +343,12 @@ TEST_F(EngineCoreTest, ADeviceErrorRollsTheStepBack) {
 TEST_F(EngineCoreTest, AFailedSaveEndsWhatItWasFor) {
   auto cpu = makeCpuDevice();
   FaultyDevice device(*cpu);
-  make({.maxSequences = 8, .kvTokens = 256, .savedKvBytes = 1 << 20, .stepTokens = 32, .preemption = PreemptionMode::save, .prefixCache = false},
+  make({.maxSequences = 8,
+        .kvTokens = 256,
+        .savedKvBytes = 1 << 20,
+        .stepTokens = 32,
+        .preemption = PreemptionMode::save,
+        .prefixCache = false},
        &device);
   device.failingSaves = true;
   std::vector<Request> requests;
@@ -389,14 +399,16 @@ TEST_F(EngineCoreTest, AProgramWithoutTheEntryHasNoEmbeddings) {
   ASSERT_TRUE(writer->finish().ok());
   auto loaded = LoadedArtifact::load("engine-core-test-embed.lathe");
   ASSERT_TRUE(loaded.ok()) << loaded.status().message();
-  auto without = EngineCore::create(*loaded, nullptr, {.threads = 1, .memoryBudget = 1 << 30, .measureSteps = false}, nullptr, nullptr, {});
+  auto without = EngineCore::create(*loaded, nullptr, {.threads = 1, .memoryBudget = 1 << 30, .measureSteps = false},
+                                    nullptr, nullptr, {});
   ASSERT_TRUE(without.ok()) << without.status().message();
   Request r = greedy({1, 2, 3}, 1);
   EXPECT_TRUE((*without)->check()(r).ok());
   r.kind = RequestKind::embedding;
   EXPECT_EQ((*without)->check()(r).code(), StatusCode::unsupported);
-  EXPECT_EQ((*without)->check()(r).message(), "the artifact has no 'embed' entry: its model does not end in a norm and a linear, or an older "
-                                              "compiler made it; compile it again");
+  EXPECT_EQ((*without)->check()(r).message(),
+            "the artifact has no 'embed' entry: its model does not end in a norm and a linear, or an older "
+            "compiler made it; compile it again");
   auto device = makeCpuDevice();
   ExecutableOptions options;
   options.threads = 1;
@@ -423,16 +435,26 @@ TEST_F(EngineCoreTest, WrongRequestsNameTheField) {
   EXPECT_EQ(with([](Request &r) { r.choices = 5; }), "n: expected 1 to 4, found 5");
   EXPECT_EQ(with([](Request &r) { r.choices = 2, r.maxTokens = 0; }), "n: expected 1 when max_tokens is 0, found 2");
   EXPECT_EQ(with([](Request &r) { r.sampling.topP = 0; }), "top_p: expected a number in (0, 1], found 0");
-  EXPECT_EQ(with([](Request &r) { r.sampling.logitBias = {{-1, 1.0f}}; }), "logit_bias: expected token ids below 50, found -1");
-  EXPECT_EQ(with([](Request &r) { r.sampling.logitBias.assign(51, {1, 1.0f}); }), "logit_bias: expected at most 50 entries, found 51");
+  EXPECT_EQ(with([](Request &r) {
+              r.sampling.logitBias = {{-1, 1.0f}};
+            }),
+            "logit_bias: expected token ids below 50, found -1");
+  EXPECT_EQ(with([](Request &r) {
+              r.sampling.logitBias.assign(51, {1, 1.0f});
+            }),
+            "logit_bias: expected at most 50 entries, found 51");
   EXPECT_EQ(with([](Request &r) { r.stopTokens = {50}; }), "stop_token_ids: expected token ids below 50, found 50");
-  EXPECT_EQ(with([](Request &r) { r.stopTokens.assign(5000, 1); }), "stop_token_ids: expected at most 4096 tokens, found 5000");
-  EXPECT_EQ(with([](Request &r) { r.stops = {"x"}; }), "stop: the model has no tokenizer, so there is no text to find it in");
+  EXPECT_EQ(with([](Request &r) { r.stopTokens.assign(5000, 1); }),
+            "stop_token_ids: expected at most 4096 tokens, found 5000");
+  EXPECT_EQ(with([](Request &r) { r.stops = {"x"}; }),
+            "stop: the model has no tokenizer, so there is no text to find it in");
   EXPECT_EQ(with([](Request &r) { r.stops.assign(65, ""); }), "stop: expected at most 64 strings, found 65");
-  EXPECT_EQ(with([](Request &r) { r.stops = {std::string(20000, 'x')}; }), "stop: expected at most 16384 bytes in all, found 20000");
+  EXPECT_EQ(with([](Request &r) { r.stops = {std::string(20000, 'x')}; }),
+            "stop: expected at most 16384 bytes in all, found 20000");
   EXPECT_EQ(with([](Request &r) { r.promptLogprobs = 51; }), "prompt_logprobs: expected -1 to 50, found 51");
   EXPECT_EQ(with([](Request &r) { r.tenant.assign(2000, 'x'); }), "tenant: expected at most 1024 bytes, found 2000");
-  EXPECT_EQ(with([](Request &r) { r.cacheSalt.assign(2000, 'x'); }), "cache_salt: expected at most 1024 bytes, found 2000");
+  EXPECT_EQ(with([](Request &r) { r.cacheSalt.assign(2000, 'x'); }),
+            "cache_salt: expected at most 1024 bytes, found 2000");
   EXPECT_EQ(with([](Request &r) { r.deadline = -1; }), "deadline: expected seconds >= 0, found -1");
   EXPECT_EQ(with([](Request &r) { r.ttftTarget = INFINITY; }), "ttft_target: expected seconds >= 0, found inf");
   EXPECT_EQ(with([](Request &r) { r.tpotTarget = NAN; }).substr(0, 34), "tpot_target: expected seconds >= 0");
@@ -452,7 +474,8 @@ TEST_F(EngineCoreTest, WrongOptions) {
   auto message = [&](const RequestEngineOptions &o) {
     return EngineCore::create(toy, nullptr, o, nullptr, nullptr, {}).status().message();
   };
-  EXPECT_EQ(message({.contextTokens = 1000}), "expected a context of at most 256 tokens, found 1000; compile with '--max-seq 1000'");
+  EXPECT_EQ(message({.contextTokens = 1000}),
+            "expected a context of at most 256 tokens, found 1000; compile with '--max-seq 1000'");
   EXPECT_EQ(message({.maxSequences = 0}), "expected 1 to 4096 sequences, found 0");
   EXPECT_EQ(message({.maxQueued = 0}), "expected a queue of at least 1 request: each passes through it");
   EXPECT_NE(message({.memoryBudget = 20000}).find("the longest that fits has"), std::string::npos);

@@ -121,7 +121,9 @@ inline std::vector<Sample> aloneSamples(const runtime::Request &r, uint32_t choi
 
 inline bool sameSamples(const std::vector<Sample> &a, const std::vector<Sample> &b) {
   auto same = [](const Sample &x, const Sample &y) {
-    auto sameTop = [](const TokenLogprob &u, const TokenLogprob &v) { return u.token == v.token && u.logprob == v.logprob; };
+    auto sameTop = [](const TokenLogprob &u, const TokenLogprob &v) {
+      return u.token == v.token && u.logprob == v.logprob;
+    };
     return x.token == y.token && x.logprob == y.logprob &&
            std::equal(x.top.begin(), x.top.end(), y.top.begin(), y.top.end(), sameTop);
   };

@@ -49,7 +49,8 @@ private:
   }
   class Faulty : public runtime::Executable {
   public:
-    Faulty(FaultyDevice &device, std::unique_ptr<runtime::Executable> inner) : device(device), inner(std::move(inner)) {}
+    Faulty(FaultyDevice &device, std::unique_ptr<runtime::Executable> inner)
+        : device(device), inner(std::move(inner)) {}
     Result<runtime::Ticket> submit(runtime::EntryKind entry, const LatheStep &step) override {
       device.pass();
       return inner->submit(entry, step);

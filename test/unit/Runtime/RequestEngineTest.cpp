@@ -54,7 +54,12 @@ TEST(RequestEngine, AnswersManyCallersAtOnce) {
 }
 
 TEST(RequestEngine, TenThousandAbortsLeaveNoBlockInUse) {
-  auto engine = makeEngine({.maxSequences = 16, .kvTokens = 1024, .savedKvBytes = 1 << 16, .stepTokens = 48, .maxQueued = 64, .checkInvariants = true});
+  auto engine = makeEngine({.maxSequences = 16,
+                            .kvTokens = 1024,
+                            .savedKvBytes = 1 << 16,
+                            .stepTokens = 48,
+                            .maxQueued = 64,
+                            .checkInvariants = true});
   std::atomic<int> aborts{0}, finished{0};
   class Quiet : public RequestListener {
   public:
@@ -185,7 +190,8 @@ TEST(RequestEngine, SeedsThatNobodyGaveAreReported) {
   auto engine = makeEngine({});
   Request r = greedy({1, 2, 3}, 20);
   r.sampling.temperature = 1;
-  auto first = std::make_shared<Recorder>(), second = std::make_shared<Recorder>(), again = std::make_shared<Recorder>();
+  auto first = std::make_shared<Recorder>(), second = std::make_shared<Recorder>(),
+       again = std::make_shared<Recorder>();
   ASSERT_TRUE(engine->submit(r, first).ok());
   ASSERT_TRUE(engine->submit(r, second).ok());
   first->wait();

@@ -136,7 +136,7 @@ int64_t Raiser::longestConstant() {
   });
   main.walk([&](NodeOp op) {
     int64_t window = op.getInt("local_window_size", 0);
-    if (window > 0 && window <= (1 << 18)) longest = std::max(longest, window + 1);
+    if (window > 0 && window <= (1 << 18)) longest = std::max(longest, window);
   });
   return longest;
 }

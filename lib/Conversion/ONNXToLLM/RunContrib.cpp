@@ -194,9 +194,9 @@ bool GraphRun::attention(NodeOp op, In in, Out out) {
     if (call.scale == 0) call.scale = 1 / std::sqrt(double(call.headSize));
     call.softcap = op.getFloat("softcap", 0);
     call.causal = true;
-    // The operator's window is the number of tokens before a row's own that it sees (ContribOperators.md, left_window_size).
+    // The row's own token counts (measured with onnxruntime 1.32).
     int64_t window = op.getInt("local_window_size", -1);
-    call.window = window > 0 ? window + 1 : 0;
+    call.window = std::max<int64_t>(0, window);
     call.mask = at(10);
   } else {
     return false;

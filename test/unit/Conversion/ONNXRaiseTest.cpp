@@ -1,0 +1,194 @@
+// ONNX exports of the models below test/fixtures/onnx become what the safetensors of the same weights become, whatever exporter, names and order of
+// nodes; the logits are bit-equal, and those of onnxruntime.
+#include "lathe/Conversion/Passes.h"
+#include "lathe/InitAll.h"
+#include "lathe/Interpreter/Interpreter.h"
+#include "lathe/Transforms/Passes.h"
+#include "lathe/import/Import.h"
+#include "lathe/import/ONNXModule.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/Pass/PassManager.h"
+#include "onnx.pb.h"
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <regex>
+
+using namespace lathe;
+namespace fs = std::filesystem;
+
+namespace {
+
+const fs::path fixtures = fs::path(LATHE_SOURCE_DIR) / "test/fixtures/onnx";
+
+struct Fixture {
+  std::string family, way;
+  bool quantized() const { return way.find("int4") != std::string::npos; }
+  fs::path file() const { return fixtures / family / way / "model.onnx"; }
+  fs::path original() const { return fixtures / family / "hf"; }
+};
+void PrintTo(const Fixture &f, std::ostream *os) { *os << f.family << "/" << f.way; }
+
+std::vector<Fixture> all() {
+  std::vector<Fixture> out;
+  for (const auto &family : fs::directory_iterator(fixtures))
+    if (family.is_directory())
+      for (const auto &way : fs::directory_iterator(family.path()))
+        if (fs::exists(way.path() / "model.onnx")) out.push_back({family.path().filename(), way.path().filename()});
+  std::sort(out.begin(), out.end(), [](const Fixture &a, const Fixture &b) { return std::pair(a.family, a.way) < std::pair(b.family, b.way); });
+  return out;
+}
+
+class ONNXRaise : public ::testing::TestWithParam<Fixture> {
+protected:
+  ONNXRaise() : context(registry(), mlir::MLIRContext::Threading::DISABLED), handler(&context, [this](mlir::Diagnostic &d) {
+    messages += d.str() + "\n";
+    return mlir::success();
+  }) {
+    context.loadAllAvailableDialects();
+  }
+  static mlir::DialectRegistry registry() {
+    mlir::DialectRegistry out;
+    registerAllDialects(out);
+    return out;
+  }
+  bool raise(mlir::ModuleOp module) {
+    ONNXRaisePassOptions options;
+    options.remarks = true;
+    mlir::PassManager pm(&context);
+    pm.addPass(createONNXRaisePass(options));
+    return mlir::succeeded(pm.run(module)) && module.lookupSymbol("step");
+  }
+  /// The module without where weights are.
+  static std::string text(mlir::ModuleOp module) {
+    std::string out;
+    llvm::raw_string_ostream(out) << module;
+    return std::regex_replace(out, std::regex("(llm.param @[^=]*) = #llm[^\n]*"), "$1");
+  }
+  std::vector<double> logits(mlir::ModuleOp module, const std::vector<int64_t> &tokens) {
+    mlir::OwningOpRef<mlir::ModuleOp> copy(module.clone());
+    LLMSetKVPassOptions kv;
+    kv.key = kv.value = "f32";
+    mlir::PassManager pm(&context);
+    pm.addPass(createLLMSetKVPass(kv));
+    EXPECT_TRUE(mlir::succeeded(pm.run(*copy)));
+    auto interpreter = llm::Interpreter::create(*copy, {});
+    if (mlir::failed(interpreter)) return {};
+    auto rows = llm::runSequences(**interpreter, {tokens}, 0, false);
+    return mlir::failed(rows) ? std::vector<double>() : (*rows)[0].values;
+  }
+  mlir::OwningOpRef<mlir::ModuleOp> original() {
+    auto module = importModel(context, GetParam().original(), {});
+    EXPECT_TRUE(module.ok()) << module.status().message();
+    return module.ok() ? *std::move(module) : nullptr;
+  }
+  mlir::MLIRContext context;
+  std::string messages;
+  mlir::ScopedDiagnosticHandler handler;
+};
+
+/// New names for everything and nodes in any order.
+void disguise(::onnx::ModelProto &model, unsigned seed) {
+  std::mt19937 random(seed);
+  ::onnx::GraphProto &graph = *model.mutable_graph();
+  std::map<std::string, std::string> names;
+  auto rename = [&](const std::string &name) {
+    if (name.empty()) return name;
+    auto [it, fresh] = names.emplace(name, "");
+    if (fresh) it->second = "v" + std::to_string(names.size() * 7919 % 100003) + "_" + std::to_string(random() % 1000);
+    return it->second;
+  };
+  std::function<void(::onnx::GraphProto &)> visit = [&](::onnx::GraphProto &g) {
+    for (auto *list : {g.mutable_input(), g.mutable_output(), g.mutable_value_info()})
+      for (auto &value : *list)
+        value.set_name(rename(value.name()));
+    for (auto &tensor : *g.mutable_initializer())
+      tensor.set_name(rename(tensor.name()));
+    for (auto &node : *g.mutable_node()) {
+      node.set_name("");
+      for (auto &in : *node.mutable_input()) in = rename(in);
+      for (auto &out : *node.mutable_output()) out = rename(out);
+      for (auto &attribute : *node.mutable_attribute())
+        if (attribute.has_g()) visit(*attribute.mutable_g());
+    }
+    std::vector<::onnx::NodeProto> nodes(g.node().begin(), g.node().end());
+    std::shuffle(nodes.begin(), nodes.end(), random);
+    for (int i = 0; i < g.node_size(); ++i) *g.mutable_node(i) = nodes[static_cast<size_t>(i)];
+    std::vector<::onnx::TensorProto> tensors(g.initializer().begin(), g.initializer().end());
+    std::shuffle(tensors.begin(), tensors.end(), random);
+    for (int i = 0; i < g.initializer_size(); ++i) *g.mutable_initializer(i) = tensors[static_cast<size_t>(i)];
+  };
+  visit(graph);
+}
+
+TEST_P(ONNXRaise, BecomesTheSafetensorsModule) {
+  auto imported = importONNX(context, GetParam().file());
+  ASSERT_TRUE(imported.ok()) << imported.status().message();
+  ASSERT_TRUE(raise(**imported)) << messages;
+  EXPECT_NE(messages.find("layer 1: "), std::string::npos) << messages;
+  auto reference = original();
+  ASSERT_TRUE(reference);
+  std::vector<int64_t> tokens = {3, 60, 17, 0, 42, 5, 5, 29, 63, 11, 2, 8, 31, 44, 50, 1, 9, 33, 27, 18, 6};
+  auto got = logits(**imported, tokens), want = logits(*reference, tokens);
+  ASSERT_FALSE(got.empty());
+  if (GetParam().quantized()) return; // its weights are others
+  EXPECT_EQ(text(**imported), text(*reference));
+  EXPECT_EQ(got, want);
+}
+
+TEST_P(ONNXRaise, NamesAndOrderPlayNoPart) {
+  auto plain = importONNX(context, GetParam().file());
+  ASSERT_TRUE(plain.ok()) << plain.status().message();
+  ASSERT_TRUE(raise(**plain)) << messages;
+  ::onnx::ModelProto model;
+  std::ifstream stream(GetParam().file(), std::ios::binary);
+  ASSERT_TRUE(model.ParseFromIstream(&stream));
+  disguise(model, 5);
+  // Weights inside the file are read from it again: it has to be one.
+  fs::path directory = fs::path(::testing::TempDir()) / ("disguised-" + GetParam().family + "-" + GetParam().way);
+  fs::create_directories(directory);
+  for (const auto &entry : fs::directory_iterator(GetParam().file().parent_path()))
+    if (entry.path().filename() != "model.onnx") fs::copy_file(entry.path(), directory / entry.path().filename(), fs::copy_options::overwrite_existing);
+  std::ofstream(directory / "model.onnx", std::ios::binary) << model.SerializeAsString();
+  auto disguised = importONNX(context, directory / "model.onnx");
+  ASSERT_TRUE(disguised.ok()) << disguised.status().message();
+  messages.clear();
+  ASSERT_TRUE(raise(**disguised)) << messages;
+  EXPECT_EQ(text(**disguised), text(**plain));
+  std::vector<int64_t> tokens = {7, 7, 61, 0, 12};
+  EXPECT_EQ(logits(**disguised, tokens), logits(**plain, tokens));
+  fs::remove_all(directory);
+}
+
+TEST_P(ONNXRaise, ComputesWhatOnnxruntimeComputed) {
+  if (GetParam().quantized()) return; // test/full/onnx.sh compares those
+  std::ifstream stream(fixtures / GetParam().family / "expected.json");
+  auto expected = nlohmann::json::parse(stream);
+  auto tokens = expected["tokens"].get<std::vector<int64_t>>();
+  auto imported = importONNX(context, GetParam().file());
+  ASSERT_TRUE(imported.ok()) << imported.status().message();
+  ASSERT_TRUE(raise(**imported)) << messages;
+  auto got = logits(**imported, tokens);
+  double worst = 0, largest = 0;
+  for (auto &[row, values] : expected["rows"].items()) {
+    size_t at = std::stoul(row) * values.size();
+    ASSERT_LE(at + values.size(), got.size());
+    for (size_t k = 0; k < values.size(); ++k) {
+      worst = std::max(worst, std::fabs(got[at + k] - values[k].get<double>()));
+      largest = std::max(largest, std::fabs(values[k].get<double>()));
+    }
+  }
+  EXPECT_LE(worst, 2e-4 * largest);
+}
+
+INSTANTIATE_TEST_SUITE_P(Fixtures, ONNXRaise, ::testing::ValuesIn(all()), [](const auto &info) {
+  std::string name = info.param.family + "_" + info.param.way;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+} // namespace

@@ -12,7 +12,7 @@ done
 
 cat >&2 <<'TEXT'
 This installs Debian packages (about 250 MB to download, 1.7 GB on disk), builds Lathe and its tests (about 4 minutes on 2 cores,
-600 MB), downloads SmolLM2-135M-Instruct (93 MB) and runs the tests (about 11 minutes). What is already there is not done again.
+600 MB), downloads SmolLM2-135M-Instruct (93 MB) and runs the tests (about 13 minutes). What is already there is not done again.
 TEXT
 install_packages $PACKAGES $TEST_PACKAGES
 configure release build

@@ -458,6 +458,8 @@ TEST(Policy, PriorityStartsAtOnceAndAges) {
   }
   SimOptions o = base(8, 8 * 1200);
   o.scheduler.policy = SchedulingPolicy::priority;
+  o.scheduler.agingSeconds =
+      1e6; // a backlog that lasts longer than 10 levels would outrank new ones; aging comes below
   double step = 0;
   double previous = 0;
   o.afterStep = [&](const Scheduler &, const StepPlan &, double now) {
@@ -537,9 +539,10 @@ TEST(Policy, ManyRequestsManyAborts) {
   auto requests = makeWorkload(w);
   for (SchedulingPolicy policy :
        {SchedulingPolicy::fcfs, SchedulingPolicy::priority, SchedulingPolicy::fair, SchedulingPolicy::deadline}) {
-    SimOptions o = base(full() ? 1000 : 200, full() ? 200000 : 9000, 2048);
+    SimOptions o = base(full() ? 1000 : 200, full() ? 320000 : 9000, 2048);
     o.scheduler.policy = policy;
     o.scheduler.stepTokens = 2048;
+    if (full()) o.scheduler.itlTarget = 5; // rows, not the pace of tokens, are the limit
     o.scheduler.savedKvBytes = 1 << 30;
     SimReport report = mustRun(requests, o);
     std::printf("%s: %u at once, %llu steps, %llu tokens, %llu + %llu preemptions, at most %u each\n", toString(policy),

@@ -6,6 +6,7 @@
 #include "dialects/LLM/LLM.h"
 #include "dialects/ONNX/ONNX.h"
 #include "dialects/Plan/Plan.h"
+#include "lathe/Codegen/General.h"
 #include "lathe/Conversion/Passes.h"
 #include "lathe/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -17,6 +18,7 @@
 #include "mlir/Transforms/Passes.h"
 
 void lathe::registerAllDialects(mlir::DialectRegistry &registry) {
+  codegen::registerGeneralDialects(registry);
   registry.insert<llm::LLMDialect, kernel::KernelDialect, plan::PlanDialect, onnx::ONNXDialect, mlir::arith::ArithDialect, mlir::func::FuncDialect, mlir::LLVM::LLVMDialect,
                   mlir::math::MathDialect, mlir::scf::SCFDialect, mlir::vector::VectorDialect>();
 }

@@ -72,4 +72,19 @@ def ONNXRaisePass : Pass<"onnx-raise", "::mlir::ModuleOp"> {
   ];
 }
 
+def ONNXToLinalgPass : Pass<"onnx-to-linalg", "::mlir::ModuleOp"> {
+  let summary = "lower an onnx graph to loops over tensors";
+  let description = [{
+    `func @main` of onnx ops becomes `func @graph` of tensor, linalg, scf, arith and math ops, whatever its sizes: what types do not
+    say is computed when the code runs. Types in memory are storage types (bool and types below 8 bits are bytes, bfloat16 and 8-bit floats their
+    bits); `lathe.type` keeps the element types. Weights become arguments after those of the graph. What only a run can find wrong calls
+    `lathe_graph_fail(i)`; text i is in the module's `lathe.checks`.
+
+    Before: `%c = onnx.op "Add"(%a, %b) {...}`. After: `%c = tensor.generate %n { ... arith.addf ... }`.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::bufferization::BufferizationDialect", "::mlir::func::FuncDialect",
+                           "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect", "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
+  let statistics = [Statistic<"numChecks", "checks", "conditions that are checked when the code runs">];
+}
+
 #endif

@@ -89,25 +89,25 @@ static LogicalResult lowerToLLVM(ModuleOp m) {
   return pm.run(m);
 }
 
-static void optimize(llvm::Module &m, llvm::TargetMachine &tm) {
+static void optimize(llvm::Module &m, llvm::TargetMachine &tm, bool loops) {
   llvm::LoopAnalysisManager lam;
   llvm::FunctionAnalysisManager fam;
   llvm::CGSCCAnalysisManager cam;
   llvm::ModuleAnalysisManager mam;
   llvm::PipelineTuningOptions tuning;
-  tuning.LoopVectorization = false; // everything is vector code already,
+  tuning.LoopVectorization = loops; // kernels are vector code already,
   tuning.SLPVectorization = false;
-  tuning.LoopUnrolling = false; // and the emitter decides
+  tuning.LoopUnrolling = loops; // and the emitter decides
   llvm::PassBuilder pb(&tm, tuning);
   pb.registerModuleAnalyses(mam);
   pb.registerCGSCCAnalyses(cam);
   pb.registerFunctionAnalyses(fam);
   pb.registerLoopAnalyses(lam);
   pb.crossRegisterProxies(lam, fam, cam, mam);
-  pb.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3).run(m, mam);
+  pb.buildPerModuleDefaultPipeline(loops ? llvm::OptimizationLevel::O2 : llvm::OptimizationLevel::O3).run(m, mam);
 }
 
-Result<std::string> compileObject(ModuleOp module, X86Target target, std::string *assembly) {
+Result<std::string> compileObject(ModuleOp module, X86Target target, const ObjectOptions &object) {
   if (target.variant == Variant::none)
     return makeError(StatusCode::invalidArgument, "expected an x86 code variant to compile for, found 'none'");
   static const bool initialized = [] {
@@ -159,7 +159,7 @@ Result<std::string> compileObject(ModuleOp module, X86Target target, std::string
     f.addFnAttr("min-legal-vector-width", target.has512() ? "512" : "256");
     f.addFnAttr(llvm::Attribute::NoUnwind);
   }
-  optimize(*m, *tm);
+  optimize(*m, *tm, object.loops);
   auto emit = [&](llvm::Module &from, llvm::CodeGenFileType type, std::string &out) {
     llvm::SmallVector<char, 0> buffer;
     llvm::raw_svector_ostream os(buffer);
@@ -169,13 +169,13 @@ Result<std::string> compileObject(ModuleOp module, X86Target target, std::string
     out.assign(buffer.begin(), buffer.end());
     return true;
   };
-  if (assembly) {
+  if (object.assembly) {
     std::unique_ptr<llvm::Module> copy = llvm::CloneModule(*m);
-    if (!emit(*copy, llvm::CodeGenFileType::AssemblyFile, *assembly)) return fail("no assembly writer");
+    if (!emit(*copy, llvm::CodeGenFileType::AssemblyFile, *object.assembly)) return fail("no assembly writer");
   }
-  std::string object;
-  if (!emit(*m, llvm::CodeGenFileType::ObjectFile, object)) return fail("no object writer");
-  return object;
+  std::string bytes;
+  if (!emit(*m, llvm::CodeGenFileType::ObjectFile, bytes)) return fail("no object writer");
+  return bytes;
 }
 
 static Result<std::string> compileJob(MLIRContext &context, const KernelJob &job, X86Target target) {

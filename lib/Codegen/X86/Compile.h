@@ -31,14 +31,22 @@ bool hostSupports(X86Target target);
 /// The best variant of this machine; Variant::none below AVX2.
 artifact::Variant hostVariant();
 
-/// Compiles what |module| holds (it is lowered in place). |assembly|, if not null, receives the listing.
-Result<std::string> compileObject(mlir::ModuleOp module, X86Target target, std::string *assembly = nullptr);
+struct ObjectOptions {
+  std::string *assembly = nullptr; ///< if not null, receives the listing
+  bool loops = false; ///< scalar loops of upstream's lowering, not vector code: LLVM vectorises them
+};
+/// Compiles what |module| holds (it is lowered in place).
+Result<std::string> compileObject(mlir::ModuleOp module, X86Target target, const ObjectOptions &options);
+inline Result<std::string> compileObject(mlir::ModuleOp module, X86Target target, std::string *assembly = nullptr) {
+  return compileObject(module, target, ObjectOptions{.assembly = assembly});
+}
 
 /// Emits and compiles |jobs| on |threads| threads (0: all cores): one object each, in their order.
 Result<std::vector<std::string>> compileKernels(llvm::ArrayRef<KernelJob> jobs, X86Target target, unsigned threads = 0);
 
-/// Links objects to the bytes of a shared object. Thread-safe (serialised inside).
-Result<std::string> linkObjects(llvm::ArrayRef<std::string> objects);
+/// Links objects to the bytes of a shared object that needs |libraries| ("libm.so.6") and nothing else, of those only the ones
+/// that are used. Thread-safe (serialised inside).
+Result<std::string> linkObjects(llvm::ArrayRef<std::string> objects, llvm::ArrayRef<const char *> libraries = {});
 
 /// compileKernels and linkObjects: the CODE section of an artifact.
 Result<std::string> buildCode(llvm::ArrayRef<KernelJob> jobs, X86Target target, unsigned threads = 0);

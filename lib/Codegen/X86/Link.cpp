@@ -34,7 +34,7 @@ struct MemoryFile {
 };
 } // namespace
 
-Result<std::string> linkObjects(llvm::ArrayRef<std::string> objects) {
+Result<std::string> linkObjects(llvm::ArrayRef<std::string> objects, llvm::ArrayRef<const char *> libraries) {
   static std::mutex mutex; // lld keeps global state
   std::lock_guard<std::mutex> lock(mutex);
   static bool usable = true;
@@ -72,6 +72,12 @@ Result<std::string> linkObjects(llvm::ArrayRef<std::string> objects) {
                                  out.c_str()};
   for (const std::string &p : paths)
     args.push_back(p.c_str());
+  std::vector<std::string> names;
+  for (const char *library : libraries)
+    names.push_back(std::string("-l:") + library);
+  if (!libraries.empty()) args.insert(args.end(), {"--as-needed", "-L/lib/x86_64-linux-gnu", "-L/usr/lib/x86_64-linux-gnu", "-L/lib64", "-L/usr/lib64"});
+  for (const std::string &name : names)
+    args.push_back(name.c_str());
   std::string messages, bytes;
   llvm::raw_string_ostream os(messages);
   lld::Result r = lld::lldMain(args, os, os, {{lld::Gnu, &lld::elf::link}});

@@ -1,0 +1,40 @@
+//===- Graph.h - the call of a compiled general graph --------------*- C++ -*-===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//
+// A graph that has no kernels of its own (docs/onnx-operators.md) is one function over tensors in memory. Elements lie in
+// row-major order; bool and types below 8 bits take a byte each. This header is shared by compiler and runtime and is plain C++.
+//===----------------------------------------------------------------------===//
+#pragma once
+#include <cstdint>
+
+namespace lathe {
+
+/// A tensor argument or result as MLIR lays it out: this head, then sizes[rank] and strides[rank] (int64 each).
+struct LatheTensorHead {
+  void *allocated;
+  void *data; ///< element 0 is at data + offset elements
+  int64_t offset;
+};
+/// Bytes of a tensor of |rank| dimensions in that layout.
+constexpr uint64_t tensorHeadBytes(uint32_t rank) { return sizeof(LatheTensorHead) + uint64_t(rank) * 16; }
+
+/// One call. Nothing in it is kept after the call.
+struct LatheGraphCall {
+  uint32_t size; ///< of this struct
+  uint32_t reserved;
+  void *context;
+  /// Memory for tensors, aligned to 64 bytes. Must not return null: a call that has no memory leaves as |fail| does.
+  void *(*allocate)(void *context, uint64_t bytes);
+  void (*release)(void *context, void *memory);
+  /// The graph found a tensor that it cannot work with; |check| is an index into the graph's texts. Must not return.
+  void (*fail)(void *context, int64_t check);
+  /// One tensor for each input and weight, in order.
+  void *const *inputs;
+  /// Where the result tensors go, back to back. Their memory comes from |allocate| and belongs to the caller, or is an input's.
+  void *results;
+};
+
+/// "lathe_graph" of a code section. Not reentrant: one call at a time for each loaded code section.
+using LatheGraphFn = void (*)(const LatheGraphCall *call);
+
+} // namespace lathe

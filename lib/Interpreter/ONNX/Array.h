@@ -1,0 +1,77 @@
+//===- Array.h - tensors of the onnx interpreter -------------------*- C++ -*-===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#pragma once
+#include "ONNXOps/Types.h"
+#include "lathe/ONNX/Hooks.h"
+#include <functional>
+
+namespace lathe::interp {
+
+using Sizes = std::vector<int64_t>;
+
+/// Values of float types as double, of all others as 64-bit integers (uint64 by its bits, bool 0 or 1).
+struct Array {
+  onnx::DataType type = onnx::DataType::undefined;
+  Sizes shape;
+  std::vector<double> f;
+  std::vector<int64_t> i;
+
+  bool floating() const;
+  bool isUnsigned() const;
+  int64_t count() const;
+  int64_t rank() const { return int64_t(shape.size()); }
+  /// Element |k| as double, whatever the type.
+  double number(int64_t k) const { return floating() ? f[size_t(k)] : isUnsigned() ? double(uint64_t(i[size_t(k)])) : double(i[size_t(k)]); }
+  /// Stores |x| rounded, or |n| wrapped, to the type.
+  void put(int64_t k, double x);
+  void putInt(int64_t k, int64_t n);
+  void copy(int64_t k, const Array &from, int64_t j) {
+    if (floating()) f[size_t(k)] = from.f[size_t(j)];
+    else i[size_t(k)] = from.i[size_t(j)];
+  }
+};
+
+Array makeArray(onnx::DataType type, Sizes shape);
+bool isFloating(onnx::DataType type);
+/// |x| rounded to nearest even in |type|; overflow goes to infinity where the type has one.
+double roundTo(onnx::DataType type, double x);
+/// ONNX Cast of a number: |saturate| is about 8-bit floats.
+double castTo(onnx::DataType type, double x, bool saturate);
+int64_t wrapTo(onnx::DataType type, int64_t n);
+
+Array fromHost(const onnx::HostTensor &t);
+onnx::HostTensor toHost(const Array &a);
+
+/// Calls fn(index) for all indices of |shape|, the last fastest.
+void forEach(const Sizes &shape, const std::function<void(const Sizes &index)> &fn);
+/// Row-major place of |index| in |shape|.
+int64_t placeOf(const Sizes &shape, const Sizes &index);
+/// The same for a tensor that is broadcast to the index's rank.
+int64_t broadcastPlace(const Sizes &shape, const Sizes &index);
+
+/// One node's run. Result arrays are made with the inferred shapes; the function fills them.
+struct Evaluation {
+  const ops::NodeView &node;
+  ops::TypeContext &types;
+  std::vector<const Array *> in; ///< null: absent
+  std::vector<Array> out;
+  bool has(size_t k) const { return k < in.size() && in[k]; }
+  const Array &a(size_t k) const { return *in[k]; }
+  std::vector<int64_t> ints(size_t k) const { return in[k]->i; }
+  Status bad(const std::string &expected, const std::string &found) const;
+};
+using EvalFn = Status (*)(Evaluation &);
+struct EvalEntry {
+  const char *domain, *op;
+  EvalFn fn;
+};
+llvm::ArrayRef<EvalEntry> elementwiseEvaluations();
+llvm::ArrayRef<EvalEntry> reductionEvaluations();
+llvm::ArrayRef<EvalEntry> movementEvaluations();
+llvm::ArrayRef<EvalEntry> indexingEvaluations();
+llvm::ArrayRef<EvalEntry> networkEvaluations();
+llvm::ArrayRef<EvalEntry> attentionEvaluations();
+llvm::ArrayRef<EvalEntry> quantizationEvaluations();
+
+} // namespace lathe::interp

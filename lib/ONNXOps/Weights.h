@@ -1,0 +1,16 @@
+//===- Weights.h - the values of params ----------------------------*- C++ -*-===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#pragma once
+#include "lathe/ONNX/Hooks.h"
+
+namespace lathe::ops {
+
+/// The tensor of an onnx.param: |value| is its #onnx.file or dense value. Types below 8 bits are unpacked to a byte an element.
+/// dataLoss: the file is shorter than it was.
+Result<onnx::HostTensor> readWeight(mlir::Type type, mlir::Attribute value);
+
+/// Bytes of an element in memory: at least one.
+int64_t elementBytes(onnx::DataType type);
+
+} // namespace lathe::ops

@@ -1,0 +1,114 @@
+// What general code refuses, with node, operator, opset, what was expected and what was found.
+// RUN: lathe-opt %s --onnx-to-linalg -split-input-file -verify-diagnostics
+
+// expected-error@+1 {{expected a function 'main' with an onnx graph}}
+module {
+}
+
+// -----
+
+// expected-error@+1 {{expected a tensor of numbers with a known rank, found}}
+func.func @main(%a: tensor<*xf32>) {
+  return
+}
+
+// -----
+
+func.func @main(%a: tensor<2x3xf32>, %b: tensor<4x5xf32>) -> tensor<2x5xf32> {
+  // expected-error@+1 {{node 'MatMul' (MatMul, opset 13): expected equal inner dimensions, found float[2,3] and float[4,5]}}
+  %c = onnx.op "MatMul"(%a, %b) {version = 13 : i64} : (tensor<2x3xf32>, tensor<4x5xf32>) -> tensor<2x5xf32>
+  return %c : tensor<2x5xf32>
+}
+
+// -----
+
+func.func @main(%a: tensor<2x3xf32>, %b: tensor<2xf32>) -> tensor<2x3xf32> {
+  // expected-error@+1 {{node 'Add' (Add, opset 14): expected shapes that broadcast, found float[2,3] and float[2]}}
+  %c = onnx.op "Add"(%a, %b) {version = 14 : i64} : (tensor<2x3xf32>, tensor<2xf32>) -> tensor<2x3xf32>
+  return %c : tensor<2x3xf32>
+}
+
+// -----
+
+func.func @main(%a: tensor<2x3xf32>, %b: tensor<2x3xi64>) -> tensor<2x3xf32> {
+  // expected-error@+1 {{node 'Mul' (Mul, opset 14): expected input 1 of type float, found int64[2,3]}}
+  %c = onnx.op "Mul"(%a, %b) {version = 14 : i64} : (tensor<2x3xf32>, tensor<2x3xi64>) -> tensor<2x3xf32>
+  return %c : tensor<2x3xf32>
+}
+
+// -----
+
+func.func @main(%a: tensor<2x3xf32>) -> tensor<2x3xf32> {
+  // expected-error@+1 {{node 'Softmax' (Softmax, opset 13): expected an axis of -2 .. 1, found 5}}
+  %c = onnx.op "Softmax"(%a) {version = 13 : i64, attrs = {axis = 5 : i64}} : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  return %c : tensor<2x3xf32>
+}
+
+// -----
+
+func.func @main(%a: tensor<2x3xi32>) -> tensor<2x3xi32> {
+  // expected-error@+1 {{node 'Exp' (Exp, opset 13): expected a float type for input 0, found int32[2,3]}}
+  %c = onnx.op "Exp"(%a) {version = 13 : i64} : (tensor<2x3xi32>) -> tensor<2x3xi32>
+  return %c : tensor<2x3xi32>
+}
+
+// -----
+
+func.func @main(%a: tensor<2x6xf32>) -> tensor<5x2xf32> {
+  %s = onnx.constant dense<[5, 2]> : tensor<2xi64>
+  // expected-error@+1 {{node 'Reshape' (Reshape, opset 14): expected a shape of as many elements as float[2,6], found [5,2]}}
+  %c = onnx.op "Reshape"(%a, %s) {version = 14 : i64} : (tensor<2x6xf32>, tensor<2xi64>) -> tensor<5x2xf32>
+  return %c : tensor<5x2xf32>
+}
+
+// -----
+
+func.func @main(%a: tensor<2x6xf32>, %s: tensor<?xi64>) -> tensor<*xf32> {
+  // expected-error@+1 {{node 'Reshape' (Reshape, opset 14): expected shape of known length, found int64[?]}}
+  %c = onnx.op "Reshape"(%a, %s) {version = 14 : i64} : (tensor<2x6xf32>, tensor<?xi64>) -> tensor<*xf32>
+  return %c : tensor<*xf32>
+}
+
+// -----
+
+func.func @main(%x: tensor<1x4x8xf32>, %w: tensor<8x2xf32>) -> tensor<1x4x8xf32> {
+  // expected-error@+1 {{node 'CausalConvWithState' (CausalConvWithState, opset 27): expected an operator that general code covers (docs/onnx-operators.md), found 'CausalConvWithState'}}
+  %c:2 = onnx.op "CausalConvWithState"(%x, %w) {version = 27 : i64} : (tensor<1x4x8xf32>, tensor<8x2xf32>) -> (tensor<1x4x8xf32>, tensor<*x!onnx.any>)
+  return %c#0 : tensor<1x4x8xf32>
+}
+
+// -----
+
+func.func @main(%a: tensor<f32>) -> tensor<f32> {
+  // expected-error@+1 {{node 'If' (If, opset 16): expected a condition of bool, found float}}
+  %c = onnx.op "If"(%a) {version = 16 : i64} : (tensor<f32>) -> tensor<f32> {
+    onnx.yield %a : tensor<f32>
+  }, {
+    onnx.yield %a : tensor<f32>
+  }
+  return %c : tensor<f32>
+}
+
+// -----
+
+func.func @main(%a: tensor<1xf32>) -> tensor<1x!onnx.string> {
+  // expected-error@+1 {{expected a constant of numbers, found}}
+  %s = onnx.constant dense<["a"]> : tensor<1x!onnx.string>
+  return %s : tensor<1x!onnx.string>
+}
+
+// -----
+
+func.func @main(%a: tensor<1xf32>) -> tensor<1xf32> {
+  // expected-error@+1 {{expected ops of the onnx dialect}}
+  %s = arith.constant dense<1.0> : tensor<1xf32>
+  return %s : tensor<1xf32>
+}
+
+// -----
+
+func.func @main(%a: tensor<1xf32>) -> none {
+  // expected-error@+1 {{expected a tensor as result of the graph}}
+  %n = onnx.none : none
+  return %n : none
+}

@@ -1,0 +1,155 @@
+//===- CompiledGraph.cpp - general code, compiled and called in process ------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "CompiledGraph.h"
+#include "X86/Compile.h"
+#include "lathe/Codegen/General.h"
+#include "lathe/Conversion/Passes.h"
+#include "ONNXOps/Weights.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/PassManager.h"
+#include <csetjmp>
+#include <cstring>
+#include <dlfcn.h>
+#include <set>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace lathe::onnxtest {
+using namespace mlir;
+using onnx::HostTensor;
+
+Result<CompiledGraph> CompiledGraph::compile(ModuleOp module) {
+  CompiledGraph g;
+  std::string complaints;
+  auto complain = [&](Diagnostic &d) {
+    if (d.getSeverity() == DiagnosticSeverity::Error) complaints += (complaints.empty() ? "" : "; ") + d.str();
+    return success();
+  };
+  {
+    ScopedDiagnosticHandler handler(module.getContext(), complain);
+    PassManager pm(module.getContext());
+    pm.addPass(createONNXToLinalgPass());
+    if (failed(pm.run(module))) return makeError(StatusCode::unsupported, "%s", complaints.c_str());
+  }
+  auto graph = module.lookupSymbol<func::FuncOp>("graph");
+  auto port = [](Type type) {
+    auto tensor = cast<RankedTensorType>(type);
+    Port p{onnx::dataType(tensor.getElementType()), {}};
+    for (int64_t n : tensor.getShape())
+      p.shape.push_back(ShapedType::isDynamic(n) ? -1 : n);
+    return p;
+  };
+  for (unsigned i = 0; i < graph.getNumArguments(); ++i) {
+    Type type = graph.getArgAttrOfType<TypeAttr>(i, "lathe.type").getValue();
+    if (Attribute value = graph.getArgAttr(i, "lathe.value")) {
+      LATHE_ASSIGN_OR_RETURN(HostTensor weight, ops::readWeight(type, value));
+      g.weights.push_back(std::move(weight));
+    } else {
+      g.inputs.push_back(port(type));
+    }
+  }
+  for (unsigned i = 0; i < graph.getNumResults(); ++i)
+    g.outputs.push_back(port(cast<TypeAttr>(graph.getResultAttr(i, "lathe.type")).getValue()));
+  for (Attribute text : module->getAttrOfType<ArrayAttr>("lathe.checks"))
+    g.checks.push_back(cast<StringAttr>(text).str());
+
+  LATHE_ASSIGN_OR_RETURN(std::string object, codegen::compileGraph(module, {codegen::emittedVariant(codegen::hostVariant())}));
+  LATHE_ASSIGN_OR_RETURN(std::string code, codegen::linkGraph(object));
+  int fd = memfd_create("lathe-graph", 0);
+  if (fd < 0 || write(fd, code.data(), code.size()) != ssize_t(code.size())) return makeError(StatusCode::resourceExhausted, "cannot hold the code in memory");
+  void *library = dlopen(("/proc/self/fd/" + std::to_string(fd)).c_str(), RTLD_NOW | RTLD_LOCAL);
+  close(fd);
+  if (!library) return makeError(StatusCode::internal, "%s", dlerror());
+  g.function = reinterpret_cast<LatheGraphFn>(dlsym(library, "lathe_graph"));
+  if (!g.function) return makeError(StatusCode::internal, "the code has no lathe_graph");
+  return g;
+}
+
+namespace {
+struct Call {
+  jmp_buf exit;
+  std::set<void *> memory;
+  int64_t failed = -1;
+};
+void *allocate(void *context, uint64_t bytes) {
+  auto *call = static_cast<Call *>(context);
+  void *p = bytes > (uint64_t(1) << 36) ? nullptr : aligned_alloc(64, (bytes + 127) / 64 * 64);
+  if (!p) {
+    call->failed = -2;
+    longjmp(call->exit, 1);
+  }
+  memset(p, 0xfd, (bytes + 127) / 64 * 64); // what is read before it is written shows
+  call->memory.insert(p);
+  return p;
+}
+void release(void *context, void *p) {
+  auto *call = static_cast<Call *>(context);
+  if (call->memory.erase(p)) free(p);
+}
+void failCheck(void *context, int64_t check) {
+  auto *call = static_cast<Call *>(context);
+  call->failed = check;
+  longjmp(call->exit, 1);
+}
+} // namespace
+
+Result<std::vector<HostTensor>> CompiledGraph::run(const std::vector<HostTensor> &given) const {
+  if (given.size() != inputs.size()) return makeError(StatusCode::invalidArgument, "expected %zu inputs, found %zu", inputs.size(), given.size());
+  std::vector<std::vector<int64_t>> heads;
+  auto head = [&](const HostTensor &t) {
+    std::vector<int64_t> h(3 + 2 * t.shape.size());
+    auto data = reinterpret_cast<int64_t>(t.data.data());
+    h[0] = h[1] = data;
+    int64_t stride = 1;
+    for (size_t k = t.shape.size(); k-- > 0;) {
+      h[3 + k] = t.shape[k];
+      h[3 + t.shape.size() + k] = stride;
+      stride *= t.shape[k];
+    }
+    heads.push_back(std::move(h));
+  };
+  for (size_t i = 0; i < given.size(); ++i) {
+    bool fits = given[i].type == inputs[i].type && given[i].shape.size() == inputs[i].shape.size();
+    for (size_t k = 0; fits && k < given[i].shape.size(); ++k)
+      fits = inputs[i].shape[k] < 0 || inputs[i].shape[k] == given[i].shape[k];
+    if (!fits) return makeError(StatusCode::invalidArgument, "input %zu does not have the type that the graph states", i);
+    head(given[i]);
+  }
+  for (const HostTensor &w : weights)
+    head(w);
+  std::vector<void *> pointers;
+  for (auto &h : heads)
+    pointers.push_back(h.data());
+  size_t words = 0;
+  for (const Port &p : outputs)
+    words += 3 + 2 * p.shape.size();
+  std::vector<int64_t> results(words);
+  Call state;
+  LatheGraphCall call{sizeof call, 0, &state, allocate, release, failCheck, pointers.data(), results.data()};
+  if (setjmp(state.exit) == 0) {
+    function(&call);
+  } else {
+    for (void *p : state.memory)
+      free(p);
+    if (state.failed < 0) return makeError(StatusCode::resourceExhausted, "the graph needs more memory than there is");
+    return makeError(StatusCode::invalidArgument, "%s", size_t(state.failed) < checks.size() ? checks[size_t(state.failed)].c_str() : "an unknown check");
+  }
+  std::vector<HostTensor> out;
+  const int64_t *at = results.data();
+  for (const Port &p : outputs) {
+    HostTensor t;
+    t.type = p.type;
+    t.shape.assign(at + 3, at + 3 + p.shape.size());
+    size_t bytes = size_t(t.elements()) * size_t(std::max(8, onnxfile::dataTypeBits(p.type)) / 8);
+    auto *data = reinterpret_cast<const uint8_t *>(at[1]);
+    t.data.assign(data, data + bytes);
+    out.push_back(std::move(t));
+    at += 3 + 2 * p.shape.size();
+  }
+  for (void *p : state.memory)
+    free(p);
+  return out;
+}
+
+} // namespace lathe::onnxtest

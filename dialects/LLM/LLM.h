@@ -3,6 +3,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 #include "lathe/artifact/Packing.h"
+#include "lathe/weights/WeightRows.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -37,6 +38,23 @@ struct ExpressionType {
 };
 mlir::FailureOr<ExpressionType> inferExpression(mlir::Attribute expression,
                                                 llvm::function_ref<mlir::InFlightDiagnostic()> emitError);
+
+/// The matrix of a #llm.nbits; |open| gives a mapped file by its path.
+template <typename Open>
+Result<NBitsMatrix> nbitsMatrix(NBitsAttr a, Open open) {
+  NBitsMatrix matrix;
+  matrix.name = a.getName().str();
+  matrix.rows = a.getShape()[0], matrix.columns = a.getShape()[1];
+  matrix.bits = static_cast<int>(a.getBits()), matrix.block = a.getBlock();
+  matrix.scaleStorage = storageType(a.getScaleStorage());
+  matrix.codesOffset = a.getCodesOffset(), matrix.scalesOffset = a.getScalesOffset(), matrix.zerosOffset = a.getZerosOffset();
+  LATHE_ASSIGN_OR_RETURN(matrix.codes, open(a.getCodes().str()));
+  LATHE_ASSIGN_OR_RETURN(matrix.scales, open(a.getScales().str()));
+  if (!a.getZeros().empty()) {
+    LATHE_ASSIGN_OR_RETURN(matrix.zeros, open(a.getZeros().str()));
+  }
+  return matrix;
+}
 
 /// What the module says about a group's layer; null when out of range (the verifier excludes it).
 KVGroupOp lookupGroup(mlir::Operation *from, mlir::FlatSymbolRefAttr group);

@@ -22,6 +22,22 @@ def LLM_FileAttr : LLM_Attr<"File", "file"> {
   let assemblyFormat = "`<` $path `,` $name `,` $offset `,` $storage `,` `[` $shape `]` `>`";
 }
 
+def LLM_NBitsAttr : LLM_Attr<"NBits", "nbits"> {
+  let summary = "a block-quantized matrix in ONNX Runtime's layout (MatMulNBits)";
+  let description = [{
+    `#llm.nbits<"w", 4, block = 32, [576, 576], codes = "m.data" 0, scales = "m.data" 165888 f32, zeros = "" 0>`: name, bits (4 or 8), columns that share a
+    scale, [rows, columns]; then where codes (rows x blocks x block * bits / 8 bytes, low nibble first), scales (rows x blocks) and, optionally, 4-bit
+    zero points are. The storage is int4 in groups (with a minimum when there are zero points) or q8_0: scales are rounded to f16.
+  }];
+  let parameters = (ins StringRefParameter<"tensor name">:$name, "int64_t":$bits, "int64_t":$block, ArrayRefParameter<"int64_t">:$shape,
+                        StringRefParameter<"path">:$codes, "int64_t":$codesOffset, StringRefParameter<"path">:$scales, "int64_t":$scalesOffset,
+                        EnumParameter<LLM_Storage>:$scaleStorage, StringRefParameter<"path, empty: none">:$zeros, "int64_t":$zerosOffset);
+  let assemblyFormat = [{
+    `<` $name `,` $bits `,` `block` `=` $block `,` `[` $shape `]` `,` `codes` `=` $codes $codesOffset `,` `scales` `=` $scales $scalesOffset $scaleStorage `,`
+    `zeros` `=` $zeros $zerosOffset `>`
+  }];
+}
+
 def LLM_ConcatAttr : LLM_Attr<"Concat", "concat"> {
   let summary = "rows of several expressions, one after the other";
   let parameters = (ins OptionalArrayRefParameter<"mlir::Attribute">:$parts); // empty: a message of the verifier

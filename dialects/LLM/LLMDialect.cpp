@@ -2,6 +2,7 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #include "dialects/LLM/LLM.h"
+#include "lathe/weights/Storage.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -74,6 +75,12 @@ FailureOr<ExpressionType> lathe::llm::inferExpression(Attribute expression,
   auto isFloat = [](Storage s) { return s == Storage::f32 || s == Storage::f16 || s == Storage::bf16; };
   return llvm::TypeSwitch<Attribute, FailureOr<ExpressionType>>(expression)
       .Case<FileAttr>([&](FileAttr a) { return leaf(a.getShape(), a.getStorage()); })
+      .Case<NBitsAttr>([&](NBitsAttr a) -> FailureOr<ExpressionType> {
+        auto storage = nbitsStorage(static_cast<int>(a.getBits()), a.getBlock(), !a.getZeros().empty());
+        if (!storage || a.getShape().size() != 2)
+          return emitError() << "expected a matrix of 4 bits in blocks of 32, 64 or 128, or of 8 bits in blocks of 32 without zero points";
+        return leaf(a.getShape(), static_cast<Storage>(*storage));
+      })
       .Case<SyntheticAttr>([&](SyntheticAttr a) { return leaf(a.getShape(), a.getStorage()); })
       .Case<DenseElementsAttr>([&](DenseElementsAttr a) -> FailureOr<ExpressionType> {
         if (!a.getElementType().isF32()) return emitError() << "expected a constant of f32, found " << a.getElementType();

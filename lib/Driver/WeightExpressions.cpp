@@ -26,6 +26,10 @@ Result<WeightRows> weightRows(Attribute expression, FileCache &files) {
         return WeightRows::fromFile(file, a.getName().str(), a.getOffset(), llm::storageType(a.getStorage()),
                                     {a.getShape().data(), a.getShape().size()});
       })
+      .Case<llm::NBitsAttr>([&](llm::NBitsAttr a) -> R {
+        LATHE_ASSIGN_OR_RETURN(NBitsMatrix matrix, llm::nbitsMatrix(a, [&](const std::string &path) { return files.open(path); }));
+        return WeightRows::fromNBits(std::move(matrix));
+      })
       .Case<DenseElementsAttr>([&](DenseElementsAttr a) -> R {
         std::vector<float> values;
         for (APFloat v : a.getValues<APFloat>())

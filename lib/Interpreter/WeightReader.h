@@ -31,6 +31,7 @@ private:
   };
   static Shape shapeOf(mlir::Attribute expression);
   Status readFile(llm::FileAttr file, int64_t begin, int64_t count, float *out);
+  Status readNBits(llm::NBitsAttr a, int64_t begin, int64_t count, float *out);
   Status readInterleave(llm::InterleaveAttr a, int64_t begin, int64_t count, float *out);
   Status readTranspose(llm::TransposeAttr a, int64_t begin, int64_t count, float *out);
 
@@ -39,6 +40,7 @@ private:
   llvm::DenseMap<mlir::Attribute, std::vector<float>> kept; ///< by expression
   std::mutex mutex;                                         ///< of files
   std::map<std::string, MappedFile> files;
+  llvm::DenseMap<mlir::Attribute, std::unique_ptr<NBitsMatrix>> nbits; ///< guarded by mutex like files
 };
 
 } // namespace lathe::interp

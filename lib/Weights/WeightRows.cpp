@@ -187,7 +187,11 @@ std::vector<int64_t> WeightRows::shape() const {
 }
 
 Status WeightRows::leafRow(const Leaf &leaf, int64_t row, std::span<float> out) const {
-  if (leaf.transposed) {
+  if (leaf.nbits) {
+    std::vector<uint8_t> stored(static_cast<size_t>(rowBytes(leaf.storage, leaf.columns)));
+    LATHE_RETURN_IF_ERROR(leaf.nbits->makeRow(row, stored.data()));
+    dequantizeRow(leaf.storage, stored.data(), out);
+  } else if (leaf.transposed) {
     auto bytes = static_cast<size_t>(storageInfo(leaf.storage).blockBytes);
     const uint8_t *at = leaf.data + static_cast<size_t>(row) * bytes;
     for (size_t k = 0; k < out.size(); ++k, at += static_cast<size_t>(leaf.columns) * bytes)
@@ -230,6 +234,11 @@ Result<const uint8_t *> WeightRows::storedRow(int64_t row, std::vector<uint8_t> 
   Row at = table[static_cast<size_t>(row)];
   if (at.leaf == zeroRow) return static_cast<const uint8_t *>(nullptr);
   const Leaf &leaf = leaves[at.leaf];
+  if (leaf.nbits && leaf.storage == resultStorage) {
+    scratch.resize(static_cast<size_t>(rowBytes(resultStorage, width)));
+    LATHE_RETURN_IF_ERROR(leaf.nbits->makeRow(at.row, scratch.data()));
+    return static_cast<const uint8_t *>(scratch.data());
+  }
   if (leaf.storage == resultStorage && !leaf.transposed && !leaf.plusOne)
     return leaf.data + at.row * rowBytes(leaf.storage, leaf.columns);
   std::vector<float> values(static_cast<size_t>(width));
@@ -241,8 +250,12 @@ Result<const uint8_t *> WeightRows::storedRow(int64_t row, std::vector<uint8_t> 
 }
 
 Status WeightRows::check() const {
-  for (const Leaf &leaf : leaves)
+  for (const Leaf &leaf : leaves) {
     if (leaf.file) LATHE_RETURN_IF_ERROR(leaf.file->check());
+    if (leaf.nbits)
+      for (const auto &file : {leaf.nbits->codes, leaf.nbits->scales, leaf.nbits->zeros})
+        if (file) LATHE_RETURN_IF_ERROR(file->check());
+  }
   return Status();
 }
 

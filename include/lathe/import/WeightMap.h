@@ -42,6 +42,14 @@ struct TensorRef {
   int64_t offset = 0;
   StorageType storage = StorageType::f32;
   std::vector<int64_t> shape; ///< outermost first, 1 or 2 sizes
+  /// A block-quantized matrix (#llm.nbits): |path| and |offset| are those of the codes.
+  struct Blocks {
+    int bits = 0; ///< 0: not one
+    int64_t block = 0;
+    std::string scales, zeros; ///< paths; zeros empty: none
+    int64_t scalesOffset = 0, zerosOffset = 0;
+    StorageType scaleStorage = StorageType::f32;
+  } blocks{};
   std::vector<float> values{}; ///< instead of a place in a file: a small f32 tensor that has none
 };
 

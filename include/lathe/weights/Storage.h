@@ -40,6 +40,18 @@ inline bool isFloatStorage(StorageType type) { return type <= StorageType::bf16;
 /// f32, f16 and bf16 by name, and all others: "f32, f16, ...".
 std::string storageTypeNames();
 
+/// The storage of a matrix with one scale (and 4-bit zero point) for each |block| columns; none that Lathe has for other shapes.
+constexpr std::optional<StorageType> nbitsStorage(int bits, int64_t block, bool zeros) {
+  if (bits == 8 && block == 32 && !zeros) return StorageType::q8_0;
+  if (bits != 4) return std::nullopt;
+  switch (block) {
+  case 32: return zeros ? StorageType::int4z_g32 : StorageType::int4_g32;
+  case 64: return zeros ? StorageType::int4z_g64 : StorageType::int4_g64;
+  case 128: return zeros ? StorageType::int4z_g128 : StorageType::int4_g128;
+  default: return std::nullopt;
+  }
+}
+
 /// True when a row of |columns| is whole blocks (own types pad the last one).
 bool rowFits(StorageType type, int64_t columns);
 /// Bytes of a stored row.

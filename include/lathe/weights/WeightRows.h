@@ -16,6 +16,24 @@
 
 namespace lathe {
 
+/// A block-quantized matrix in ONNX Runtime's layout (MatMulNBits in its ContribOperators.md): for each row and block of columns, codes with the first
+/// column in the lowest bits, one scale, and optionally a 4-bit zero point (two a byte, rows padded to bytes); without one it is half of the codes' range.
+struct NBitsMatrix {
+  std::string name;
+  int64_t rows = 0, columns = 0, block = 32;
+  int bits = 4;
+  StorageType scaleStorage = StorageType::f32; ///< f32, f16 or bf16
+  std::shared_ptr<const MappedFile> codes, scales, zeros; ///< zeros: null when there are none
+  int64_t codesOffset = 0, scalesOffset = 0, zerosOffset = 0;
+
+  int64_t blocks() const { return (columns + block - 1) / block; }
+  /// invalidArgument (names the tensor) when a part does not lie inside its file or no storage type fits.
+  Status check() const;
+  /// Row |row| as nbitsStorage(bits, block, zeros) stores it: scales, and minima -zero * scale, rounded to f16. |out| has rowBytes bytes.
+  /// invalidArgument for a scale that f16 cannot hold.
+  Status makeRow(int64_t row, uint8_t *out) const;
+};
+
 /// A value type; copies share the files. Const members are safe to call from several threads.
 class WeightRows {
 public:
@@ -23,6 +41,7 @@ public:
   /// tensor) if it does not lie inside the file, or its rows are not whole blocks.
   static Result<WeightRows> fromFile(std::shared_ptr<const MappedFile> file, std::string name, int64_t offset,
                                      StorageType storage, std::span<const int64_t> shape);
+  static Result<WeightRows> fromNBits(NBitsMatrix matrix);
   /// Constants.
   static Result<WeightRows> fromValues(std::span<const float> values, std::span<const int64_t> shape);
 
@@ -69,6 +88,7 @@ private:
     bool transposed = false, plusOne = false, rounded = false;
     std::shared_ptr<const MappedFile> file = nullptr;
     std::shared_ptr<const std::vector<uint8_t>> owned = nullptr;
+    std::shared_ptr<const NBitsMatrix> nbits = nullptr; ///< rows are made, |data| is null
   };
   struct Row {
     uint32_t leaf; ///< zeroRow: a row of zeros

@@ -6,6 +6,8 @@
 #include "lathe/Conversion/Passes.h"
 #include "lathe/import/Import.h"
 #include "lathe/import/Json.h"
+#include "lathe/weights/Half.h"
+#include "lathe/weights/Storage.h"
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -40,6 +42,7 @@ private:
   void adopt(Parts &parts);
   bool sameMatrix(const Weight &a, const Weight &b);
   std::optional<WeightRef> reference(const Weight &weight);
+  std::optional<WeightRef> blocks(const Weight &weight, WeightRef ref);
   bool finish(Parts &parts, WeightMap &weights);
 
   ModuleOp module;
@@ -48,6 +51,7 @@ private:
   ParamReader params;
   std::optional<ModelConfig> hint;
   int64_t contextLength = 0, genaiHeadSize = 0;
+  double scaleChange = 0; ///< largest relative change of a scale that is rounded to f16
   int64_t headSize = 0; ///< of pasts whose type does not say
 };
 
@@ -282,11 +286,49 @@ bool Raiser::sameMatrix(const Weight &a, const Weight &b) {
   return first->check().ok() && second->check().ok();
 }
 
+/// A block-quantized weight.
+std::optional<WeightRef> Raiser::blocks(const Weight &weight, WeightRef ref) {
+  auto storage = nbitsStorage(static_cast<int>(weight.bits), weight.block, static_cast<bool>(const_cast<onnx::ParamOp &>(weight.zeros)));
+  auto place = [&](onnx::ParamOp param, std::string &path, int64_t &offset) {
+    auto file = dyn_cast<onnx::FileAttr>(param.getValue());
+    if (!file) return false;
+    path = file.getPath().str();
+    offset = file.getOffset();
+    return true;
+  };
+  TensorRef::Blocks &blocks = ref.tensor.blocks;
+  blocks.bits = static_cast<int>(weight.bits);
+  blocks.block = weight.block;
+  onnx::ParamOp scales = weight.scales, zeros = weight.zeros;
+  Type scaleType = cast<RankedTensorType>(scales.getType()).getElementType();
+  blocks.scaleStorage = scaleType.isF16() ? StorageType::f16 : scaleType.isBF16() ? StorageType::bf16 : StorageType::f32;
+  bool good = storage && (scaleType.isF32() || scaleType.isF16() || scaleType.isBF16()) && place(weight.param, ref.tensor.path, ref.tensor.offset) &&
+              place(scales, blocks.scales, blocks.scalesOffset) && (!zeros || place(zeros, blocks.zeros, blocks.zerosOffset));
+  if (!good) {
+    why = "weight '" + ref.tensor.name + "' of " + std::to_string(weight.bits) + " bits in blocks of " + std::to_string(weight.block) +
+          " has no storage type, or is not stored as raw data";
+    return std::nullopt;
+  }
+  if (!scaleType.isF16()) {
+    // The storage types hold f16 scales: say what that changes.
+    if (auto values = params.read(scales, int64_t(1) << 24); values.ok())
+      for (double s : (*values)->f)
+        if (s) scaleChange = std::max(scaleChange, std::fabs(halfToFloat(floatToHalf(static_cast<float>(s))) / s - 1));
+  }
+  ref.tensor.storage = *storage;
+  ref.tensor.shape = {weight.rows, weight.columns};
+  ref.begin = weight.begin;
+  ref.end = weight.end;
+  ref.shape = {weight.end ? weight.end - weight.begin : weight.rows, weight.columns};
+  return ref;
+}
+
 std::optional<WeightRef> Raiser::reference(const Weight &weight) {
   onnx::ParamOp param = weight.param;
   auto type = cast<RankedTensorType>(param.getType());
   WeightRef ref;
   ref.tensor.name = param.getSymName().str();
+  if (weight.bits) return blocks(weight, std::move(ref));
   Type element = type.getElementType();
   if (element.isF32()) ref.tensor.storage = StorageType::f32;
   else if (element.isF16()) ref.tensor.storage = StorageType::f16;
@@ -338,6 +380,11 @@ bool Raiser::finish(Parts &parts, WeightMap &weights) {
     if (!ref) return false;
     auto [role, layer, bias] = key;
     weights.set(role, layer, bias, *std::move(ref));
+  }
+  if (scaleChange > 0) {
+    char text[32];
+    std::snprintf(text, sizeof(text), "%.1e", scaleChange);
+    remarks.push_back("scales of block-quantized weights are rounded to f16; the largest changes by " + std::string(text) + " of itself");
   }
   Status status = validateConfig(config, "the graph");
   if (!status.ok()) why = status.message();

@@ -60,9 +60,10 @@ bool Fitter::observe() {
 bool Fitter::explainsRow(const Rope &rope, double position, const double *c, const double *s) const {
   for (size_t k = 0; k < count; ++k) {
     float angle = static_cast<float>(position) * static_cast<float>(rope.inverseFrequencies[k]);
-    double scale = rope.attentionFactor;
-    if (std::fabs(c[k] - std::cos(double(angle)) * scale) > tolerance * ulpOfOne * scale) return false;
-    if (std::fabs(s[k] - std::sin(double(angle)) * scale) > tolerance * ulpOfOne * scale) return false;
+    // The frequency, and so the angle, may be off by so many ulp, and the value itself.
+    double scale = rope.attentionFactor, allowed = tolerance * ulpOfOne * (1 + angle) * scale;
+    if (std::fabs(c[k] - std::cos(double(angle)) * scale) > allowed) return false;
+    if (std::fabs(s[k] - std::sin(double(angle)) * scale) > allowed) return false;
   }
   return true;
 }

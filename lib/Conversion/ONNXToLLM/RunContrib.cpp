@@ -195,8 +195,7 @@ bool GraphRun::attention(NodeOp op, In in, Out out) {
     call.softcap = op.getFloat("softcap", 0);
     call.causal = true;
     // The row's own token counts (measured with onnxruntime 1.32).
-    int64_t window = op.getInt("local_window_size", -1);
-    call.window = std::max<int64_t>(0, window);
+    call.window = std::max<int64_t>(0, op.getInt("local_window_size", -1));
     call.mask = at(10);
   } else {
     return false;
@@ -216,6 +215,53 @@ bool GraphRun::attention(NodeOp op, In in, Out out) {
   return true;
 }
 
-bool GraphRun::quantized(NodeOp op, In in, Out out) { return false; }
+/// MatMulNBits and GatherBlockQuantized: weights in blocks with a scale each.
+bool GraphRun::quantized(NodeOp op, In in, Out out) {
+  StringRef name = op.getOpType();
+  if (op.getDomain() != "com.microsoft" || (name != "MatMulNBits" && name != "GatherBlockQuantized")) return false;
+  auto at = [&](unsigned k) -> Abstract * { return k < in.size() && in[k]->is != Abstract::absent ? in[k] : nullptr; };
+  bool lookup = name == "GatherBlockQuantized";
+  const Abstract &codes = *in[lookup ? 0 : 1];
+  const Abstract &scales = *in[2], *zeros = at(3);
+  if (codes.is != Abstract::weight || scales.is != Abstract::weight || (zeros && zeros->is != Abstract::weight)) return refuse("codes, scales or zero points that are no weights");
+  Weight w;
+  w.param = codes.of.param;
+  w.scales = scales.of.param;
+  if (zeros) w.zeros = zeros->of.param;
+  w.bits = op.getInt("bits", 4);
+  w.block = op.getInt("block_size", 128);
+  if (w.block < 1 || (w.bits != 4 && w.bits != 8)) return refuse("weights of " + Twine(w.bits) + " bits in blocks of " + Twine(w.block));
+  bool bytes = codes.type == DataType::uint8;
+  if (lookup) {
+    if (op.getInt("gather_axis", 0) != 0 || op.getInt("quantize_axis", 1) != 1 || codes.shape.size() != 2) return refuse("a lookup that is not of rows of a matrix");
+    // Without zero points, 4-bit types have their zero at 0 and bytes at half the range.
+    if (!bytes) return refuse("codes that are not in bytes");
+    w.rows = codes.shape[0];
+    w.columns = codes.shape[1] * 8 / w.bits;
+  } else {
+    w.rows = op.getInt("N", 0);
+    w.columns = op.getInt("K", 0);
+    if (at(4)) return refuse("columns in another order (g_idx)");
+  }
+  int64_t blocks = (w.columns + w.block - 1) / w.block;
+  if (w.rows < 1 || w.columns < 1 || elementsOf(scales.shape) != w.rows * blocks) return refuse("scales that do not fit the matrix");
+  if (!bytes || elementsOf(codes.shape) != w.rows * blocks * w.block * w.bits / 8) return refuse("codes that do not fit the matrix");
+  if (zeros && (zeros->type != DataType::uint8 || elementsOf(zeros->shape) != w.rows * ((blocks * w.bits + 7) / 8))) return refuse("zero points that do not fit the matrix");
+  if (lookup) {
+    if (in[1]->is != Abstract::tokens) return refuse("a lookup by something else than tokens");
+    Layout layout = {{{Dim::batch, sizes.batch}}, {{Dim::step, sizes.step}}, {{Dim::feature, w.columns, 1}}};
+    normalize(layout);
+    if (in[1]->shape.size() != 2) return refuse("indices of an unexpected shape");
+    out[0] = term(terms.leaf(Kind::embed, w.columns, 0, w), layout);
+    return true;
+  }
+  Layout rows;
+  if (!fullFeatures(*in[0], rows) || terms.width(in[0]->id) != w.columns) return refuse("a product of something else than rows of " + Twine(w.columns) + " features");
+  Weight bias;
+  if (at(5) && (!vectorOf(*at(5), bias) || bias.rows != w.rows)) return refuse("a bias that is not a vector of weights");
+  rows.push_back({{Dim::feature, w.rows, 1}});
+  out[0] = term(terms.linear(in[0]->id, w, bias), rows, in[0]->type);
+  return true;
+}
 
 } // namespace lathe::raise

@@ -149,6 +149,12 @@ bool GraphRun::movement(NodeOp op, In in, Out out) {
       auto target = reshapedShape(op, x.shape, *in[1]->known);
       if (failed(target)) return false;
       shape = *target;
+      if (!isFloatType(x.type)) { // codes: their order in memory is all that counts
+        out[0] = x;
+        out[0].shape = shape;
+        out[0].known = nullptr;
+        return true;
+      }
     } else if (name == "Unsqueeze" || name == "Squeeze") {
       if (!x.known) return false;
       auto moved = evaluate(op, numbers);

@@ -97,7 +97,12 @@ void GraphBuilder::declareGroups() {
 
 Attribute GraphBuilder::expression(const WeightRef &ref) {
   Attribute value;
-  if (ref.tensor.values.empty())
+  const TensorRef::Blocks &blocks = ref.tensor.blocks;
+  if (blocks.bits)
+    value = llm::NBitsAttr::get(&context, ref.tensor.name, blocks.bits, blocks.block, ref.tensor.shape, ref.tensor.path,
+                                ref.tensor.offset, blocks.scales, blocks.scalesOffset,
+                                static_cast<llm::Storage>(blocks.scaleStorage), blocks.zeros, blocks.zerosOffset);
+  else if (ref.tensor.values.empty())
     value = llm::FileAttr::get(&context, ref.tensor.path, ref.tensor.name, ref.tensor.offset,
                                static_cast<llm::Storage>(ref.tensor.storage), ref.tensor.shape);
   else

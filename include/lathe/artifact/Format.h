@@ -23,10 +23,16 @@ enum class SectionKind : uint32_t {
   chatTemplate = 5, ///< UTF-8 Jinja source
   generation = 6, ///< UTF-8 JSON: defaults for sampling, stop tokens
   weights = 7,
+  ptx = 8,   ///< PTX text of a GPU's kernels; |variant| says for which chip
+  cubin = 9, ///< the same, assembled
 };
 
-/// Code variants of x86, best last.
-enum class Variant : uint32_t { none = 0, avx2 = 1, avx512vnni = 2, avx512bf16 = 3 };
+/// Code variants: of x86, best last, and NVIDIA chips by their compute capability. A chip has a program of its own.
+enum class Variant : uint32_t {
+  none = 0, avx2 = 1, avx512vnni = 2, avx512bf16 = 3,
+  sm_80 = 80, sm_89 = 89, sm_90a = 90, sm_100a = 100, sm_120a = 120,
+};
+constexpr bool isGpu(Variant v) { return static_cast<uint32_t>(v) >= 80; }
 
 struct Hash128 {
   uint64_t low, high;
@@ -34,7 +40,7 @@ struct Hash128 {
 
 struct Section {
   uint32_t kind;    ///< SectionKind; unknown kinds are an error in format 0
-  uint32_t variant; ///< Variant, for code
+  uint32_t variant; ///< Variant, for code and for the programs, PTX and cubins of GPUs
   uint64_t offset;  ///< from the start of the file, multiple of sectionAlignment
   uint64_t bytes;
   Hash128 hash;

@@ -5,15 +5,19 @@
 
 namespace lathe::codegen {
 
-Emitter::Emitter(ModuleOp module, StringRef symbol, X86Target target)
-    : b(module.getContext()), loc(NameLoc::get(StringAttr::get(module.getContext(), symbol))), target(target) {
+Emitter::Emitter(ModuleOp module, StringRef symbol, X86Target target) : Emitter(module, symbol) {
+  this->target = target;
+  start(module, symbol);
+}
+
+Emitter::Emitter(ModuleOp module, StringRef symbol)
+    : b(module.getContext()), loc(NameLoc::get(StringAttr::get(module.getContext(), symbol))) {
   module.getContext()->loadDialect<arith::ArithDialect, func::FuncDialect, LLVM::LLVMDialect, math::MathDialect, scf::SCFDialect,
                                    vector::VectorDialect>();
   i1 = b.getI1Type(); i8 = b.getI8Type(); i16 = b.getI16Type(); i32 = b.getI32Type(); i64 = b.getI64Type();
   f16 = b.getF16Type(); bf16 = b.getBF16Type(); f32 = b.getF32Type(); f64 = b.getF64Type();
   ptr = LLVM::LLVMPointerType::get(module.getContext());
   vf = vec(16, f32); vi = vec(16, i32); vh = vec(16, f16); vb = vec(64, i8);
-  start(module, symbol);
 }
 
 void Emitter::start(ModuleOp module, StringRef symbol) {

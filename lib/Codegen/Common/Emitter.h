@@ -104,7 +104,7 @@ struct Emitter {
   Value ltS(Value x, Value y) { return cmp(arith::CmpIPredicate::slt, x, y); }
   Value leS(Value x, Value y) { return cmp(arith::CmpIPredicate::sle, x, y); }
   Value isNull(Value p) {
-    return LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::eq, p, LLVM::ZeroOp::create(b, loc, ptr));
+    return LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::eq, p, LLVM::ZeroOp::create(b, loc, p.getType()));
   }
   Value select(Value cond, Value x, Value y) { return arith::SelectOp::create(b, loc, cond, x, y); }
 
@@ -176,12 +176,12 @@ struct Emitter {
 
   //===-- memory ---------------------------------------------------------------------------------===//
   Value gep(Value p, Value byteOffset) {
-    return LLVM::GEPOp::create(b, loc, ptr, i8, p, ArrayRef<LLVM::GEPArg>{byteOffset}, LLVM::GEPNoWrapFlags::inbounds);
+    return LLVM::GEPOp::create(b, loc, p.getType(), i8, p, ArrayRef<LLVM::GEPArg>{byteOffset}, LLVM::GEPNoWrapFlags::inbounds);
   }
   Value gepc(Value p, int64_t offset) {
     if (offset == 0) return p;
     if (offset != int32_t(offset)) return gep(p, c(offset));
-    return LLVM::GEPOp::create(b, loc, ptr, i8, p, ArrayRef<LLVM::GEPArg>{int32_t(offset)}, LLVM::GEPNoWrapFlags::inbounds);
+    return LLVM::GEPOp::create(b, loc, p.getType(), i8, p, ArrayRef<LLVM::GEPArg>{int32_t(offset)}, LLVM::GEPNoWrapFlags::inbounds);
   }
   /// p + index * scale bytes.
   Value at(Value p, Value index, int64_t scale) { return gep(p, mulc(index, scale)); }
@@ -221,6 +221,10 @@ struct Emitter {
   void switchRows(Value mb, bool full, llvm::function_ref<void(int64_t mb)> body);
   /// Row blocks |first| .. ceil(rows / 16): |body| with mb = 16 in a loop, then once for the smaller last one.
   void rowBlocks(Value first, Value rows, llvm::function_ref<void(Value block, int64_t mb)> body);
+
+protected:
+  /// Types and dialects only: another target opens a function of its own kind.
+  Emitter(ModuleOp module, StringRef symbol);
 
 private:
   /// The last step of expa: p * 2^n.

@@ -51,6 +51,8 @@ const char *variantName(Variant v) {
     return "avx512vnni";
   case Variant::avx512bf16:
     return "avx512bf16";
+  default:
+    break;
   }
   return "unknown";
 }

@@ -10,43 +10,12 @@ struct Angles : Emitter {
   const AnglesParams &p;
   Angles(ModuleOp m, StringRef symbol, const AnglesParams &p, X86Target t) : Emitter(m, symbol, t), p(p) {}
 
-  /// {cosine, sine} of float32 lanes, computed in float64 as docs/exactness.md says.
-  std::pair<Value, Value> cosSin(Value angle) {
-    int64_t n = cast<VectorType>(angle.getType()).getNumElements();
-    Value a = arith::ExtFOp::create(b, loc, vec(n, f64), angle);
-    auto k = [&](double v) { return constLike(a, v); };
-    Value q = roundEven(fmul(a, k(0.63661977236758134308)));
-    Value r = fma(q, k(-1.57079632673412561417), a);
-    r = fma(q, k(-6.07710050630396597660e-11), r);
-    r = fma(q, k(-2.02226624879595063154e-21), r);
-    Value z = fmul(r, r), s = k(1.58969099521155010221e-10), co = k(-1.13596475577881948265e-11);
-    for (double v : {-2.50507602534068634195e-08, 2.75573137070700676789e-06, -1.98412698298579493134e-04,
-                     8.33333333332248946124e-03, -1.66666666666666324348e-01})
-      s = fma(s, z, k(v));
-    s = fma(fmul(r, z), s, r);
-    for (double v : {2.08757232129817482790e-09, -2.75573143513906633035e-07, 2.48015872894767294178e-05,
-                     -1.38888888888741095749e-03, 4.16666666666666019037e-02})
-      co = fma(co, z, k(v));
-    co = fma(fmul(z, z), co, fma(z, k(-0.5), k(1)));
-    // Quarter turns: odd ones swap, then signs.
-    Value quarter = f2i(i32, q);
-    auto bit = [&](Value v, int64_t m) { return cmp(arith::CmpIPredicate::ne, andc(v, m), constLikeI(v, 0)); };
-    Value odd = bit(quarter, 1), sine = select(odd, co, s), cosine = select(odd, s, co);
-    sine = select(bit(quarter, 2), fneg(sine), sine);
-    cosine = select(bit(addc(quarter, 1), 2), fneg(cosine), cosine);
-    auto narrow = [&](Value v) {
-      v = truncF(f32, v);
-      return p.attentionFactor == 1.0f ? v : fmul(v, constLike(v, p.attentionFactor));
-    };
-    return {narrow(cosine), narrow(sine)};
-  }
-
   void row(Value item) {
     Value freq = arg(0), out = at(arg(1), item, rowStride(2 * p.half) * 4);
     Value position = i2f(trunc(i32, stepInt(offsetof(LatheStep, position), item)));
     auto piece = [&](Value in, Value to, int64_t offset, int64_t n) {
       Value f = ld(vec(n, f32), in, offset * 4, 4);
-      auto [cosine, sine] = cosSin(fmul(splat(vec(n, f32), position), f));
+      auto [cosine, sine] = cosSin(*this, fmul(splat(vec(n, f32), position), f), p.attentionFactor);
       st(cosine, to, offset * 4, 4);
       st(sine, to, (p.half + offset) * 4, 4);
     };

@@ -1,0 +1,180 @@
+//===- GpuEmitter.cpp -------------------------------------------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "NVPTX/GpuEmitter.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
+namespace lathe::codegen::nvptx {
+
+GpuEmitter::GpuEmitter(ModuleOp module, StringRef symbol, const Chip &chip, int64_t threads, ArrayRef<Use> uses)
+    : Emitter(module, symbol), chip(chip), threads(threads), module(module), name(symbol.str()) {
+  MLIRContext *context = module.getContext();
+  context->loadDialect<NVVM::NVVMDialect>();
+  ptr = LLVM::LLVMPointerType::get(context, 1);
+  SmallVector<Type> types(uses.size() + 1, ptr);
+  b.setInsertionPointToEnd(module.getBody());
+  auto f = LLVM::LLVMFuncOp::create(b, loc, symbol, LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), types));
+  f->setAttr("nvvm.kernel", b.getUnitAttr());
+  f->setAttr("nvvm.reqntid", b.getDenseI32ArrayAttr({int32_t(threads)}));
+  // Without it ptxas aims at an occupancy of its own choice, and spills a register or two to get there.
+  f->setAttr("nvvm.minctasm", b.getI32IntegerAttr(1));
+  for (unsigned i = 0; i < types.size(); ++i) {
+    bool read = i == uses.size() || uses[i] == Use::in;
+    if (!read) continue;
+    f.setArgAttr(i, "llvm.noalias", b.getUnitAttr());
+    f.setArgAttr(i, "llvm.readonly", b.getUnitAttr());
+  }
+  Block *entry = f.addEntryBlock(b);
+  b.setInsertionPointToStart(entry);
+  for (unsigned i = 0; i < uses.size(); ++i)
+    params.push_back(entry->getArgument(i));
+  step = entry->getArgument(uses.size());
+  auto place = [&](Value v) { return zext(i64, v); };
+  Value t = NVVM::ThreadIdXOp::create(b, loc, i32);
+  lane32 = andc(t, 31);
+  tid = place(t), lane = place(lane32), warp = place(shru(t, 5));
+  block = place(NVVM::BlockIdXOp::create(b, loc, i32));
+}
+
+Value GpuEmitter::sharedMemory(int64_t bytes, int64_t align) {
+  std::string symbol = name + "_shared" + std::to_string(sharedCount++);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(module.getBody());
+    auto g = LLVM::GlobalOp::create(b, loc, LLVM::LLVMArrayType::get(i8, bytes), /*isConstant=*/false, LLVM::Linkage::Internal, symbol,
+                                    Attribute(), align, /*addrSpace=*/3);
+    (void)g;
+  }
+  return LLVM::AddressOfOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext(), 3), symbol);
+}
+
+void GpuEmitter::barrier() { NVVM::Barrier0Op::create(b, loc); }
+
+void GpuEmitter::syncWarp() { NVVM::SyncWarpOp::create(b, loc, ci(i32, -1)); }
+
+Value GpuEmitter::shuffleXor(Value v, int64_t mask) {
+  return NVVM::ShflOp::create(b, loc, v.getType(), ci(i32, -1), v, ci(i32, mask), ci(i32, 31), NVVM::ShflKind::bfly, UnitAttr());
+}
+Value GpuEmitter::broadcastLane(Value v, int64_t from) {
+  return NVVM::ShflOp::create(b, loc, v.getType(), ci(i32, -1), v, ci(i32, from), ci(i32, 31), NVVM::ShflKind::idx, UnitAttr());
+}
+Value GpuEmitter::butterfly(Value v, int64_t from, llvm::function_ref<Value(Value, Value)> op) {
+  for (int64_t d = from; d; d /= 2) v = op(v, shuffleXor(v, d));
+  return v;
+}
+
+Values GpuEmitter::mma(StringRef shape, ValueRange a, ValueRange bs, ValueRange c) {
+  SmallVector<Value> operands(a);
+  operands.append(bs.begin(), bs.end());
+  operands.append(c.begin(), c.end());
+  SmallVector<Type> results(4, c.front().getType());
+  Type type = LLVM::LLVMStructType::getLiteral(b.getContext(), results);
+  Value d = intrinsic(("llvm.nvvm.mma." + shape).str(), type, operands);
+  Values out;
+  for (int64_t i = 0; i < 4; ++i) out.push_back(LLVM::ExtractValueOp::create(b, loc, d, i));
+  return out;
+}
+
+Value GpuEmitter::bitcastPair(Type to, Value v) {
+  VectorType one = vec(1, i32);
+  if (to == i32) return Emitter::lane(vector::BitCastOp::create(b, loc, one, v), 0);
+  return vector::BitCastOp::create(b, loc, cast<VectorType>(to), vector::BroadcastOp::create(b, loc, one, v));
+}
+
+Value GpuEmitter::ldfGuarded(Value p, Value index, int64_t n) {
+  return ifElse(
+      lt(index, n), f32, [&] { return Values{ldf(p, index)}; }, [&] { return Values{cf(0)}; })[0];
+}
+
+Values GpuEmitter::whileLoop(Values init, llvm::function_ref<Value(ValueRange)> cond, llvm::function_ref<Values(ValueRange)> body) {
+  SmallVector<Type> types;
+  for (Value v : init) types.push_back(v.getType());
+  auto w = scf::WhileOp::create(
+      b, loc, types, init,
+      [&](OpBuilder &, Location, ValueRange now) {
+        OpBuilder::InsertionGuard guard(b);
+        b.setInsertionPointToEnd(now.front().getParentBlock());
+        Value go = cond(now);
+        scf::ConditionOp::create(b, loc, go, now);
+      },
+      [&](OpBuilder &, Location, ValueRange now) {
+        OpBuilder::InsertionGuard guard(b);
+        b.setInsertionPointToEnd(now.front().getParentBlock());
+        Values next = body(now);
+        scf::YieldOp::create(b, loc, next);
+      });
+  return Values(w.getResults());
+}
+
+void GpuEmitter::storeGroup(Value buffer, const ActLayout &l, ActFormat format, Value row, Value g, Value x) {
+  Value base = at(buffer, shru(row, 3), l.blockBytes), r = andc(row, 7);
+  Value index = add(shl(g, 3), r); // of a (group, row) pair
+  Value element = gep(base, mulc(add(shl(index, 5), lane), l.elementBytes));
+  Value first = eq(lane32, 0);
+  auto plane = [&](int64_t offset, int64_t sums, int64_t h) { // address of the h-th sum
+    Value i = sums == 1 ? index : add(mulc(addc(mulc(g, sums), h), 8), r);
+    return gepc(gep(base, shl(i, 2)), offset);
+  };
+  auto sumsOf = [&](Value v, llvm::function_ref<Value(Value, Value)> op) { // whole, first, second half
+    Value half = butterfly(v, 8, op), other = shuffleXor(half, 16);
+    return Values{op(half, other), half, other}; // lane 0 holds the first half
+  };
+  if (!isInt8(format)) {
+    if (format == ActFormat::f32) return st(x, element, 0, 4);
+    Value rounded = roundBf16(x);
+    st(bf16Bits(x), element, 0, 2);
+    Values sums = sumsOf(rounded, [&](Value a, Value c) { return fadd(a, c); });
+    when(first, [&] {
+      for (int64_t h = 0; h < l.sums; ++h) st(sums[h], plane(l.fsum, l.sums, h), 0, 4);
+    });
+    return;
+  }
+  Value scale, offset, q;
+  if (format == ActFormat::int8) {
+    Value amax = warpMax(fabs(x));
+    scale = fmul(amax, cf(1.0f / 127));
+    Value some = fcmp(arith::CmpFPredicate::OGE, amax, cf(1e-30f));
+    q = roundToInt(fmul(x, select(some, fdiv(cf(127), amax), cf(0))));
+  } else {
+    Value lo = warpMin(x), hi = warpMax(x);
+    offset = fadd(roundBf16(fmul(fadd(hi, lo), cf(0.5f))), cf(0));
+    scale = fmax(fmul(fsub(hi, lo), cf(1.0f / 254)), cf(1e-30f));
+    Value v = fmul(fsub(x, offset), fdiv(cf(1), scale));
+    q = roundToInt(fmin(fmax(v, cf(-127)), cf(127)));
+  }
+  st(trunc(i8, q), element, 0, 1);
+  Values sums = sumsOf(q, [&](Value a, Value c) { return add(a, c); });
+  when(first, [&] {
+    st(scale, plane(l.scale, 1, 0), 0, 4);
+    if (offset) st(offset, plane(l.offset, 1, 0), 0, 4);
+    for (int64_t h = 0; h < l.sums; ++h) {
+      st(sub(ci(i32, 0), sums[h]), plane(l.isum, l.sums, h), 0, 4);
+      Value f = i2f(sums[h]);
+      f = offset ? fma(scale, f, fmul(cf(h == 0 ? 32 : 16), offset)) : fmul(scale, f);
+      st(f, plane(l.fsum, l.sums, h), 0, 4);
+    }
+  });
+}
+
+Value GpuEmitter::loadElement(Value p, KVFormat f, Value scale) {
+  switch (f) {
+  case KVFormat::f32: return ld(f32, p, 0, 4);
+  case KVFormat::f16: return ext(ld(f16, p, 0, 2));
+  case KVFormat::bf16: return fromBf16Bits(ld(i16, p, 0, 2));
+  case KVFormat::int8: break;
+  }
+  return fmul(i2f(sext(i32, ld(i8, p, 0, 1))), scale);
+}
+
+void GpuEmitter::storeElement(Value x, Value p, KVFormat f) {
+  Value v = toStored(*this, x, f);
+  st(v, p, 0, unsigned(elementBytes(f)));
+}
+
+LogicalResult checkRowSize(ModuleOp module, StringRef symbol, int64_t k, int64_t stride) {
+  if (k < 1 || stride < k)
+    return refuse(module, symbol, "expected 1 <= k <= inStride, found k = " + Twine(k) + ", inStride = " + Twine(stride));
+  return success();
+}
+
+} // namespace lathe::codegen::nvptx

@@ -1,0 +1,97 @@
+//===- GpuEmitter.h - Emitter for one thread of a block -------------*- C++ -*-===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//
+// Emitter's scalar layer (the arithmetic is the same code as on x86) plus what a thread needs: its place, shared
+// memory, barriers, shuffles, mma. Pointers are global (address space 1); sharedMemory() gives address space 3.
+//===----------------------------------------------------------------------===//
+#pragma once
+#include "Common/KernelTools.h"
+#include "NVPTX/Capabilities.h"
+#include "NVPTX/Layout.h"
+
+namespace lathe::codegen::nvptx {
+
+/// How a kernel uses a pointer argument. |in| is read only, and nothing else that the kernel writes overlaps it: it is
+/// loaded through the read-only path.
+enum class Use { in, inout };
+
+struct GpuEmitter : Emitter {
+  const Chip &chip;
+  int64_t threads; ///< of a block, a multiple of 32
+
+  /// Opens a kernel: one pointer per entry of |uses|, then the step. Blocks are one-dimensional.
+  GpuEmitter(ModuleOp module, StringRef symbol, const Chip &chip, int64_t threads, ArrayRef<Use> uses);
+  void finish() { LLVM::ReturnOp::create(b, loc, ValueRange()); }
+
+  Value arg(int i) { return params[i]; }
+  //===-- place ----------------------------------------------------------------------------------===//
+  Value tid, lane, warp, block; ///< i64
+  Value lane32;                 ///< i32
+  int64_t warps() const { return threads / 32; }
+  /// |body|(i) for i = tid, tid + threads, ... below |n|. Threads diverge: no barrier and no shuffle inside.
+  void eachThread(Value n, llvm::function_ref<void(Value i)> body) { loop(tid, n, threads, body); }
+  /// |body|(i) for i = warp, warp + warps, ... below |n|: whole warps, so shuffles are fine, barriers are not.
+  void eachWarp(Value n, llvm::function_ref<void(Value i)> body) { loop(warp, n, warps(), body); }
+
+  //===-- shared memory and synchronisation ------------------------------------------------------===//
+  /// |bytes| of static shared memory of this kernel, as a pointer in address space 3.
+  Value sharedMemory(int64_t bytes, int64_t align = 16);
+  void barrier();
+  void syncWarp();
+  /// |v| (i32 or f32) of lane (own lane xor |mask|).
+  Value shuffleXor(Value v, int64_t mask);
+  /// |v| of lane |from| (a constant).
+  Value broadcastLane(Value v, int64_t from);
+  /// Over all 32 lanes, in every lane: lanes at distance |from|, |from| / 2, ... 1 are combined (|from| 16: the warp; 8: each half).
+  Value butterfly(Value v, int64_t from, llvm::function_ref<Value(Value, Value)> op);
+  Value warpMax(Value v) { return butterfly(v, 16, [&](Value x, Value y) { return fmax(x, y); }); }
+  Value warpMin(Value v) { return butterfly(v, 16, [&](Value x, Value y) { return fmin(x, y); }); }
+  /// tree(v) of docs/exactness.md over lanes 0..15 and, separately, 16..31.
+  Value halfTree(Value v) { return butterfly(v, 8, [&](Value x, Value y) { return fadd(x, y); }); }
+
+  //===-- bytes and matrices ---------------------------------------------------------------------===//
+  /// Bytes of the pair {y, x} (x low) chosen by the nibbles of |selector|.
+  Value permute(Value x, Value y, int64_t selector) { return permute(x, y, ci(i32, selector)); }
+  Value permute(Value x, Value y, Value selector) { return intrinsic("llvm.nvvm.prmt", i32, {x, y, selector}); }
+  /// mma.sync of shape and types |name| ("m16n8k32.row.col.s8"); the four values of the accumulator fragment.
+  Values mma(StringRef name, ValueRange a, ValueRange b, ValueRange c);
+  /// Lane l's part of a fragment: rows l / 4 (and + 8), columns 2 (l % 4) (and + 1).
+  Value fragmentRow() { return shru(lane, 2); }
+  Value fragmentColumn() { return andc(lane, 3); }
+
+  /// Element |i| of a vector (GpuEmitter::lane is the thread's).
+  Value elementOf(Value v, int64_t i) { return Emitter::lane(v, i); }
+  /// Between i32 and a pair of 16-bit floats.
+  Value bitcastPair(Type to, Value v);
+
+  //===-- small pieces ---------------------------------------------------------------------------===//
+  /// f32 at p + 4 * index.
+  Value ldf(Value p, Value index) { return ld(f32, gep(p, shl(index, 2)), 0, 4); }
+  void stf(Value v, Value p, Value index) { st(v, gep(p, shl(index, 2)), 0, 4); }
+  Value lt(Value x, int64_t k) { return cmp(arith::CmpIPredicate::slt, x, constLikeI(x, k)); }
+  /// |v| where |ok|, else +0.
+  Value orZero(Value ok, Value v) { return select(ok, v, cf(0)); }
+  /// The float at element |index| of |p| when |index| < n, else 0, without touching memory beyond.
+  Value ldfGuarded(Value p, Value index, int64_t n);
+  Values ifValues(Value cond, TypeRange types, llvm::function_ref<Values()> yes, llvm::function_ref<Values()> no) {
+    return ifElse(cond, types, yes, no);
+  }
+  Values whileLoop(Values init, llvm::function_ref<Value(ValueRange)> cond, llvm::function_ref<Values(ValueRange)> body);
+
+  /// Writes group |g| of row |row|: every lane of the warp holds one value.
+  void storeGroup(Value buffer, const ActLayout &l, ActFormat format, Value row, Value g, Value x);
+  /// One stored KV element, widened. |p| is the element's address.
+  Value loadElement(Value p, KVFormat f, Value scale);
+  void storeElement(Value x, Value p, KVFormat f);
+
+private:
+  ModuleOp module;
+  std::string name;
+  int sharedCount = 0;
+  SmallVector<Value> params;
+};
+
+/// Checks that every kernel makes: what every family needs of its sizes.
+LogicalResult checkRowSize(ModuleOp module, StringRef symbol, int64_t k, int64_t stride);
+
+} // namespace lathe::codegen::nvptx

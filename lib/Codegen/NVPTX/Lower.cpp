@@ -1,0 +1,178 @@
+//===- Lower.cpp - MLIR to PTX in this process --------------------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//
+// No gpu dialect and no libdevice: kernels are llvm.func with nvvm.kernel, math ops become LLVM intrinsics that NVPTX has
+// instructions for, and nothing is contracted, so PTX carries the rounding of every operation as written.
+//===----------------------------------------------------------------------===//
+#include "NVPTX/Lower.h"
+#include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
+#include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
+#include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
+#include "mlir/Conversion/NVVMToLLVM/NVVMToLLVM.h"
+#include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
+#include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
+#include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVMPass.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "mlir/Transforms/Passes.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+#include <atomic>
+#include <optional>
+#include <thread>
+
+namespace lathe::codegen::nvptx {
+using namespace mlir;
+
+/// Every op that names an NVIDIA instruction must be in the table, and the chip must have it.
+static LogicalResult checkCapabilities(ModuleOp module, const Chip &chip) {
+  WalkResult result = module.walk([&](Operation *op) -> WalkResult {
+    StringRef name = op->getName().getStringRef();
+    if (auto call = dyn_cast<LLVM::CallIntrinsicOp>(op)) name = call.getIntrin();
+    if (!name.contains("nvvm.")) return WalkResult::advance();
+    std::optional<Feature> needed = requiredFeature(name);
+    if (!needed) return op->emitError() << "'" << name << "' is not in the capability table";
+    if (*needed != Feature(0) && !chip.has(*needed))
+      return op->emitError() << "'" << name << "' needs " << featureName(*needed) << ", which " << chip.name << " lacks";
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
+static LogicalResult lowerToLLVM(ModuleOp m) {
+  PassManager pm(m.getContext());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+  pm.addPass(createSCFToControlFlowPass());
+  pm.addPass(createConvertMathToLLVMPass());
+  pm.addPass(createConvertVectorToLLVMPass());
+  pm.addPass(createArithToLLVMConversionPass());
+  pm.addPass(createConvertControlFlowToLLVMPass());
+  pm.addPass(createConvertNVVMToLLVMPass());
+  pm.addPass(createReconcileUnrealizedCastsPass());
+  return pm.run(m);
+}
+
+static void optimize(llvm::Module &m, llvm::TargetMachine &tm) {
+  llvm::LoopAnalysisManager lam;
+  llvm::FunctionAnalysisManager fam;
+  llvm::CGSCCAnalysisManager cam;
+  llvm::ModuleAnalysisManager mam;
+  llvm::PipelineTuningOptions tuning;
+  tuning.LoopVectorization = tuning.SLPVectorization = false;
+  tuning.LoopUnrolling = false; // the emitter decides
+  llvm::PassBuilder pb(&tm, tuning);
+  pb.registerModuleAnalyses(mam);
+  pb.registerCGSCCAnalyses(cam);
+  pb.registerFunctionAnalyses(fam);
+  pb.registerLoopAnalyses(lam);
+  pb.crossRegisterProxies(lam, fam, cam, mam);
+  pb.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3).run(m, mam);
+}
+
+Result<std::string> lowerToPtx(ModuleOp module, const Chip &chip) {
+  static const bool initialized = [] {
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+    return true;
+  }();
+  (void)initialized;
+  std::string complaints;
+  ScopedDiagnosticHandler handler(module.getContext(), [&](Diagnostic &d) {
+    if (d.getSeverity() != DiagnosticSeverity::Error) return success();
+    llvm::raw_string_ostream os(complaints);
+    if (!complaints.empty()) os << "; ";
+    os << d.getLocation() << ": " << d;
+    return success();
+  });
+  auto fail = [&](StatusCode code, const char *what) {
+    return makeError(code, "cannot make PTX for %s: %s: %s", chip.name, what, complaints.c_str());
+  };
+  if (failed(checkCapabilities(module, chip))) return fail(StatusCode::unsupported, "capability check");
+  if (failed(lowerToLLVM(module))) return fail(StatusCode::internal, "lowering failed");
+  registerBuiltinDialectTranslation(*module.getContext());
+  registerLLVMDialectTranslation(*module.getContext());
+  registerNVVMDialectTranslation(*module.getContext());
+  llvm::LLVMContext context;
+  std::unique_ptr<llvm::Module> m = translateModuleToLLVMIR(module, context, "lathe");
+  if (!m) return fail(StatusCode::internal, "translation failed");
+
+  llvm::Triple triple("nvptx64-nvidia-cuda");
+  std::string error, features = "+ptx" + std::to_string(chip.ptxVersion);
+  const llvm::Target *t = llvm::TargetRegistry::lookupTarget(triple, error);
+  if (!t) return fail(StatusCode::internal, error.c_str());
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
+  std::unique_ptr<llvm::TargetMachine> tm(
+      t->createTargetMachine(triple, chip.name, features, options, std::nullopt, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+  m->setTargetTriple(triple);
+  m->setDataLayout(tm->createDataLayout());
+  optimize(*m, *tm);
+  llvm::SmallString<0> out;
+  llvm::raw_svector_ostream os(out);
+  llvm::legacy::PassManager pm;
+  if (tm->addPassesToEmitFile(pm, os, nullptr, llvm::CodeGenFileType::AssemblyFile)) return fail(StatusCode::internal, "no PTX writer");
+  pm.run(*m);
+  return std::string(out);
+}
+
+static Result<std::string> buildJob(MLIRContext &context, const PtxJob &job, const Chip &chip) {
+  OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
+  std::string complaints;
+  {
+    ScopedDiagnosticHandler handler(&context, [&](Diagnostic &d) {
+      llvm::raw_string_ostream os(complaints);
+      os << (complaints.empty() ? "" : "; ") << d;
+      return success();
+    });
+    if (failed(job.emit(*module, job.symbol, chip)))
+      return makeError(StatusCode::unsupported, "kernel '%s' for %s: %s", job.symbol.c_str(), chip.name, complaints.c_str());
+  }
+  Result<std::string> ptx = lowerToPtx(*module, chip);
+  if (!ptx.ok()) return ptx.status().at("kernel '" + job.symbol + "'");
+  return ptx;
+}
+
+/// The text behind version, target and address size, which all modules share.
+static llvm::StringRef bodyOf(llvm::StringRef ptx) {
+  size_t at = ptx.find(".address_size");
+  return at == llvm::StringRef::npos ? ptx : ptx.substr(ptx.find('\n', at) + 1);
+}
+
+Result<std::string> buildPtx(ArrayRef<PtxJob> jobs, const Chip &chip, unsigned threads) {
+  if (threads == 0) threads = std::max(1u, std::thread::hardware_concurrency());
+  threads = unsigned(std::min<size_t>(threads, std::max<size_t>(1, jobs.size())));
+  std::vector<std::optional<Result<std::string>>> results(jobs.size());
+  std::atomic<size_t> next{0};
+  auto work = [&] {
+    MLIRContext context(MLIRContext::Threading::DISABLED);
+    for (size_t i; (i = next++) < jobs.size();)
+      results[i].emplace(buildJob(context, jobs[i], chip));
+  };
+  std::vector<std::thread> team;
+  for (unsigned i = 1; i < threads; ++i)
+    team.emplace_back(work);
+  work();
+  for (std::thread &t : team)
+    t.join();
+  std::string all = ".version " + std::to_string(chip.ptxVersion / 10) + "." + std::to_string(chip.ptxVersion % 10) + "\n.target " +
+                    chip.name + "\n.address_size 64\n";
+  for (auto &r : results) {
+    if (!r->ok()) return r->status(); // the first in the order of jobs
+    all += bodyOf(**r);
+  }
+  return all;
+}
+
+} // namespace lathe::codegen::nvptx

@@ -1,0 +1,406 @@
+//===- Matmul.cpp - weights times activations on mma.sync ---------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//
+// Weights are the A operand (16 rows a warp), tokens the n dimension (8 a tile), so a row's bits cannot depend on the rows beside
+// it, and one instruction family serves every row count. Integer activations: exact dot products of a group, then the
+// float steps of docs/exactness.md one by one, the bits of every other target. bf16 activations: docs/exactness.md,
+// "GPU". f32 activations: one thread an output, the order of x86.
+//===----------------------------------------------------------------------===//
+#include "NVPTX/Dequantize.h"
+#include "NVPTX/Kernels.h"
+#include <vector>
+
+namespace lathe::codegen::nvptx {
+namespace {
+
+constexpr int64_t tilesPerBlock = 4; ///< warps, one tile of 16 weight rows each; with gateUp the four tiles of a unit
+
+struct Matmul : GpuEmitter {
+  const MmaParams &p;
+  ActLayout a;
+  Dequantizer q;
+  const PackedLayout &w;
+  int64_t tokens; ///< tiles of 8 rows
+  Value rows, unit, rowBlock;
+
+  static SmallVector<Use> uses(const MmaParams &p) {
+    SmallVector<Use> u{Use::in, Use::in, Use::inout};
+    if (p.bias) u.push_back(Use::in);
+    if (p.residual) u.push_back(Use::inout);
+    return u;
+  }
+  Matmul(ModuleOp m, StringRef symbol, const MmaParams &p, const Chip &chip)
+      : GpuEmitter(m, symbol, chip, tilesPerBlock * 32, uses(p)), p(p), a(actLayout(p.k, p.act, p.halves)), q(*this, p.type), w(q.w),
+        tokens(p.rowTile / actBlockRows) {
+    rows = rowCount(p.outRows);
+    int64_t units = nvptx::launchShape(p).count;
+    unit = remc(block, units), rowBlock = divc(block, units);
+  }
+
+  //===-- one group of 32 k ----------------------------------------------------------------------===//
+  /// What a group needs from memory, loaded ahead of its arithmetic.
+  struct Group {
+    Dequantizer::Raw raw;
+    Dequantizer::Scales scales;
+    Values floats;         ///< float types: [k of 8][row of the pair] as f32
+    SmallVector<Values> x; ///< [token tile]: B operands
+    SmallVector<Values> meta; ///< [token tile]: pairs (for the lane's two tokens) of scale, isum.., fsum.., offset
+    Value x0;
+  };
+
+  Value tokenBlock(Value x, int64_t n) { return gepc(x, n * a.blockBytes); }
+  Values pairAt(Value p, Type t) {
+    Value v = ld(vec(2, t), p, 0, 8);
+    return {elementOf(v, 0), elementOf(v, 1)};
+  }
+
+  Group load(Value blockAt, Value j, Value g, Value x) {
+    Group r;
+    Value group = gep(blockAt, mulc(j, w.groupBytes));
+    if (w.floatBytes)
+      loadFloats(group, r);
+    else {
+      r.raw = q.load(group);
+      r.scales = q.scales(blockAt, j);
+    }
+    Value token = fragmentRow(), t = fragmentColumn();
+    Value at = mulc(add(shl(add(shl(g, 3), token), 5), shl(t, 2)), a.elementBytes);
+    for (int64_t n = 0; n < tokens; ++n) {
+      Value base = gep(tokenBlock(x, n), at);
+      Values b;
+      if (isInt8(p.act)) {
+        b = {ld(i32, base, 0, 4), ld(i32, base, 16, 4)};
+      } else {
+        for (int64_t h = 0; h < 2; ++h)
+          for (Value v : pairAt(gepc(base, 32 * h), i32)) b.push_back(v);
+      }
+      r.x.push_back(b);
+      r.meta.push_back(loadMeta(tokenBlock(x, n), g, t));
+    }
+    return r;
+  }
+
+  bool usesHalves() const { return w.subK == 16; }
+  int64_t parts() const { return usesHalves() ? 2 : 1; }
+  /// Index of the sum of part |h| among the layout's sums.
+  int64_t sumOf(int64_t h) const { return usesHalves() ? 1 + h : 0; }
+
+  Values loadMeta(Value x, Value g, Value t) {
+    Values m;
+    auto plane = [&](int64_t offset, int64_t sums, int64_t h, Type type) {
+      Value index = add(shl(sums == 1 ? g : addc(mulc(g, sums), h), 3), shl(t, 1));
+      m.append(pairAt(gepc(gep(x, shl(index, 2)), offset), type));
+    };
+    if (isInt8(p.act)) {
+      plane(a.scale, 1, 0, f32);
+      if (w.zero && !q.signedCodes())
+        for (int64_t h = 0; h < parts(); ++h) plane(a.isum, a.sums, sumOf(h), i32);
+    }
+    if (w.min)
+      for (int64_t h = 0; h < parts(); ++h) plane(a.fsum, a.sums, sumOf(h), f32);
+    if (p.act == ActFormat::int8z) plane(a.offset, 1, 0, f32);
+    return m;
+  }
+
+  void loadFloats(Value group, Group &r) {
+    Value at = mulc(add(shl(fragmentColumn(), 6), shl(fragmentRow(), 1)), w.floatBytes); // (4t * 16 + 2g) elements
+    Value base = gep(group, at);
+    for (int64_t i = 0; i < 8; ++i) {
+      int64_t offset = ((i < 4 ? i : 16 + i - 4) * 16) * w.floatBytes;
+      if (p.type == StorageType::bf16) {
+        r.floats.push_back(ld(i32, base, offset, 4)); // both rows
+        continue;
+      }
+      Type t = p.type == StorageType::f32 ? f32 : f16;
+      Value v = ld(vec(2, t), base, offset, unsigned(2 * w.floatBytes));
+      for (int64_t row = 0; row < 2; ++row) {
+        Value f = elementOf(v, row);
+        r.floats.push_back(t == f32 ? f : ext(f));
+      }
+    }
+  }
+
+  /// The bf16 parts of float weights, most significant first, as A operands of the two k16 steps: [part][step][4].
+  SmallVector<SmallVector<Values>> floatParts(const Group &r) {
+    SmallVector<SmallVector<Values>> out;
+    auto steps = [&](llvm::function_ref<Values(int64_t k)> pairOf) { // {row 2g, row 2g + 1} of (k, k + 1)
+      SmallVector<Values> s;
+      for (int64_t step = 0; step < 2; ++step) {
+        Values lo = pairOf(4 * step), hi = pairOf(4 * step + 2);
+        s.push_back({lo[0], lo[1], hi[0], hi[1]});
+      }
+      return s;
+    };
+    if (p.type == StorageType::bf16) {
+      out.push_back(steps([&](int64_t k) {
+        return Values{permute(r.floats[k], r.floats[k + 1], 0x5410), permute(r.floats[k], r.floats[k + 1], 0x7632)};
+      }));
+      return out;
+    }
+    Values rest = r.floats;
+    for (int64_t part = 0, n = p.type == StorageType::f32 ? 3 : 2; part < n; ++part) {
+      Values top;
+      for (Value &v : rest) {
+        Value bits = andc(bitcast(i32, v), int32_t(0xffff0000));
+        top.push_back(bits);
+        v = fsub(v, bitcast(f32, bits)); // exact
+      }
+      out.push_back(steps([&](int64_t k) {
+        return Values{permute(top[2 * k], top[2 * k + 2], 0x7632), permute(top[2 * k + 1], top[2 * k + 3], 0x7632)};
+      }));
+    }
+    return out;
+  }
+
+  /// acc: [token tile][row of the pair][token of the pair].
+  void compute(const Group &r, Values &acc) {
+    if (isInt8(p.act)) return computeInts(r, acc);
+    Values zeros(4, cf(0));
+    constexpr const char *shape = "m16n8k16.row.col.bf16";
+    if (w.floatBytes) { // one chain of mma over all of K
+      auto all = floatParts(r);
+      for (int64_t n = 0; n < tokens; ++n)
+        for (auto &part : all)
+          for (int64_t step = 0; step < 2; ++step) {
+            Values d = mma(shape, part[step], ValueRange(r.x[n]).slice(2 * step, 2), ValueRange(acc).slice(4 * n, 4));
+            std::copy(d.begin(), d.end(), acc.begin() + 4 * n);
+          }
+      return;
+    }
+    Values codes = q.codes(r.raw), levels;
+    for (Value c : codes) levels.append(q.levels(c)); // [4 registers][2]
+    auto operand = [&](int64_t step) { return Values{levels[4 * step], levels[4 * step + 2], levels[4 * step + 1], levels[4 * step + 3]}; };
+    Values a0 = operand(0), a1 = operand(1);
+    for (int64_t n = 0; n < tokens; ++n) {
+      SmallVector<Values> sums;
+      Values first = mma(shape, a0, ValueRange(r.x[n]).slice(0, 2), zeros);
+      sums.push_back(first);
+      Values second = mma(shape, a1, ValueRange(r.x[n]).slice(2, 2), usesHalves() ? zeros : first);
+      if (usesHalves())
+        sums.push_back(second);
+      else
+        sums[0] = second;
+      for (int64_t h = 0; h < parts(); ++h)
+        for (int64_t i = 0; i < 4; ++i) {
+          Value &y = acc[4 * n + i];
+          y = w.rowScale ? fadd(y, sums[h][i]) : fma(sums[h][i], r.scales.ws[2 * h + i / 2], y);
+          if (w.min) y = fma(r.scales.m[2 * h + i / 2], r.meta[n][2 * h + i % 2], y);
+        }
+    }
+  }
+
+  void computeInts(const Group &r, Values &acc) {
+    Values codes = q.codes(r.raw);
+    const bool correct = w.zero && !q.signedCodes(), offsets = p.act == ActFormat::int8z;
+    std::string types = q.signedCodes() ? "s8" : "u8.s8";
+    std::string whole = "m16n8k32.row.col." + types, half = "m16n8k16.row.col." + types;
+    Value zero = ci(i32, 0);
+    // Step 1 and 2 for one B operand: scaled float products of the four outputs of a lane.
+    auto product = [&](ValueRange x, llvm::function_ref<Values(int64_t h)> start) {
+      Values f;
+      for (int64_t h = 0; h < parts(); ++h) {
+        Values d = usesHalves() ? mma(half, {codes[2 * h], codes[2 * h + 1]}, {x[h]}, start(h)) : mma(whole, codes, x, start(h));
+        for (int64_t i = 0; i < 4; ++i) {
+          Value v = i2f(d[i]), ws = w.rowScale ? Value() : r.scales.ws[2 * h + i / 2];
+          if (h)
+            f[i] = fma(v, ws, f[i]);
+          else
+            f.push_back(ws ? fmul(v, ws) : v);
+        }
+      }
+      return f;
+    };
+    Values wsum; // step 6: the same for all tokens
+    if (offsets) {
+      Value ones = ci(i32, 0x01010101);
+      Value bias = correct ? ci(i32, -32 / parts() * w.zero) : zero;
+      wsum = product({ones, ones}, [&](int64_t) { return Values(4, bias); });
+    }
+    for (int64_t n = 0; n < tokens; ++n) {
+      const Values &m = r.meta[n];
+      size_t next = 2;
+      Values starts;
+      if (correct)
+        for (int64_t i = 0; i < 2 * parts(); ++i) starts.push_back(mulc(m[next++], w.zero));
+      Values f = product(r.x[n], [&](int64_t h) {
+        if (!correct) return Values(4, zero);
+        return Values{starts[2 * h], starts[2 * h + 1], starts[2 * h], starts[2 * h + 1]};
+      });
+      for (int64_t i = 0; i < 4; ++i) {
+        Value y = fma(f[i], m[i % 2], acc[4 * n + i]); // 4
+        size_t at = next;
+        if (w.min) // 5
+          for (int64_t h = 0; h < parts(); ++h, at += 2) y = fma(r.scales.m[2 * h + i / 2], m[at + i % 2], y);
+        if (offsets) y = fma(wsum[i], m[at + i % 2], y); // 6
+        acc[4 * n + i] = y;
+      }
+    }
+  }
+
+  //===-- all of K -------------------------------------------------------------------------------===//
+  Values kLoop(Value tile, Value x) {
+    const int64_t perBlock = w.blockK / 32, U = 4, whole = a.groups / U * U;
+    Values acc(4 * tokens, cf(0));
+    auto step = [&](Value g, int64_t count, ValueRange now) {
+      Values next(now.begin(), now.end());
+      Value base = gep(tile, mulc(divc(g, perBlock), w.blockBytes)), j0 = remc(g, perBlock);
+      std::vector<Group> groups;
+      for (int64_t u = 0; u < count; ++u) {
+        Value blockAt = perBlock < U ? gepc(base, u / perBlock * w.blockBytes) : base;
+        Value j = count == 1 ? j0 : perBlock <= U ? c(u % perBlock) : addc(j0, u);
+        groups.push_back(load(blockAt, j, addc(g, u), x));
+      }
+      for (const Group &r : groups) compute(r, next);
+      return next;
+    };
+    if (whole) acc = loop(c(0), c(whole), U, acc, [&](Value g, ValueRange now) { return step(g, U, now); });
+    if (whole < a.groups) acc = loop(c(whole), c(a.groups), 1, acc, [&](Value g, ValueRange now) { return step(g, 1, now); });
+    return acc;
+  }
+
+  /// The lane's two row scales (int8 weights).
+  Values rowScales(Value tile) {
+    return pairAt(gep(gepc(tile, packedTileBytes(p.type, p.k) - 64), shl(fragmentRow(), 3)), f32);
+  }
+
+  Values tileResult(Value tile, Value x) {
+    Values acc = kLoop(tile, x);
+    if (!w.rowScale) return acc;
+    Values scale = rowScales(tile);
+    for (int64_t i = 0; i < int64_t(acc.size()); ++i) acc[i] = fmul(acc[i], scale[i % 4 / 2]);
+    return acc;
+  }
+
+  void mmaBody() {
+    const int64_t tileBytes = packedTileBytes(p.type, p.k), tiles = (p.n + 15) / 16;
+    Value tile = add(mulc(unit, tilesPerBlock), warp);
+    Value x = at(arg(0), mulc(rowBlock, tokens), a.blockBytes);
+    if (p.epilogue == MatmulParams::gateUp) return gateUpBody(at(arg(1), tile, tileBytes), x);
+    when(lt(tile, tiles), [&] {
+      Values y = tileResult(at(arg(1), tile, tileBytes), x);
+      Value n0 = add(shl(tile, 4), shl(fragmentRow(), 1));
+      bool pad = p.outStride >= rowStride(p.n); // all 16 rows of the last tile have a place
+      for (int64_t n = 0; n < tokens; ++n)
+        for (int64_t u = 0; u < 2; ++u) {
+          Value row = addc(add(mulc(rowBlock, p.rowTile), shl(fragmentColumn(), 1)), 8 * n + u);
+          when(ltS(row, rows), [&] {
+            for (int64_t r = 0; r < 2; ++r) {
+              Value column = addc(n0, r);
+              auto put = [&] { store(y[4 * n + 2 * r + u], row, column); };
+              if (pad || p.n % 16 == 0)
+                put();
+              else
+                when(lt(column, p.n), put);
+            }
+          });
+        }
+    });
+  }
+
+  /// Epilogue of one output.
+  void store(Value v, Value row, Value column) {
+    Value offset = shl(add(mulc(row, p.outStride), column), 2);
+    if (p.bias) v = fadd(v, ldf(arg(3), column));
+    if (p.residual) v = fadd(ld(f32, gep(arg(p.bias ? 4 : 3), offset), 0, 4), v);
+    st(v, gep(arg(2), offset), 0, 4);
+  }
+
+  /// 32 gates and 32 ups of the unit meet in shared memory and become a group of the next matmul's activations.
+  void gateUpBody(Value tile, Value x) {
+    const int64_t stride = 65; // of a token, in floats: lanes of a warp hit all banks
+    Value sums = sharedMemory(p.rowTile * stride * 4);
+    Values y = tileResult(tile, x);
+    Value n0 = add(shl(warp, 4), shl(fragmentRow(), 1)), t0 = shl(fragmentColumn(), 1);
+    for (int64_t n = 0; n < tokens; ++n)
+      for (int64_t i = 0; i < 4; ++i) stf(y[4 * n + i], sums, add(mulc(addc(t0, 8 * n + i % 2), stride), addc(n0, i / 2)));
+    barrier();
+    ActLayout out = actLayout(p.n / 2, p.outAct, p.outHalves);
+    eachWarp(c(p.rowTile), [&](Value token) {
+      Value row = add(mulc(rowBlock, p.rowTile), token), at = add(mulc(token, stride), lane);
+      when(ltS(row, rows), [&] {
+        Value gate = ldf(sums, at), up = ldf(sums, addc(at, 32));
+        storeGroup(arg(2), out, p.outAct, row, unit, fmul(activate(*this, p.activation, gate), up));
+      });
+    });
+  }
+
+  //===-- f32 activations ------------------------------------------------------------------------===//
+  /// One thread an output: 16 rows x 8 tokens a block; k in order.
+  Value scalarDot(Value tile, Value r, Value x, Value token) {
+    Value rowScale = q.rowScaleOf(tile, r, p.k);
+    const int64_t perBlock = w.blockK / 32;
+    return loop(c(0), c(a.groups), 1, {cf(0)}, [&](Value g, ValueRange outer) {
+      Value blockAt = gep(tile, mulc(divc(g, perBlock), w.blockBytes)), j = remc(g, perBlock);
+      Value xs = gep(x, shl(add(shl(g, 3), token), 7));
+      return loop(c(0), c(32), 1, {outer[0]}, [&](Value k, ValueRange now) {
+        return Values{fma(q.element(blockAt, j, r, k, rowScale), ldf(xs, k), now[0])};
+      });
+    })[0];
+  }
+  void scalarBody() {
+    const int64_t tileBytes = packedTileBytes(p.type, p.k);
+    Value r = andc(tid, 15), token = shru(tid, 4), x = at(arg(0), rowBlock, a.blockBytes), row = add(shl(rowBlock, 3), token);
+    if (p.epilogue != MatmulParams::gateUp) {
+      Value column = add(shl(unit, 4), r);
+      Value inside = ltS(row, rows);
+      if (p.outStride < rowStride(p.n) && p.n % 16) inside = andi(inside, lt(column, p.n));
+      when(inside, [&] { store(scalarDot(at(arg(1), unit, tileBytes), r, x, token), row, column); });
+      return;
+    }
+    Value sums = sharedMemory(8 * 65 * 4);
+    for (int64_t t = 0; t < 4; ++t) {
+      Value tile = at(arg(1), addc(shl(unit, 2), t), tileBytes);
+      stf(scalarDot(tile, r, x, token), sums, add(mulc(token, 65), addc(r, 16 * t)));
+    }
+    barrier();
+    ActLayout out = actLayout(p.n / 2, p.outAct, p.outHalves);
+    eachWarp(c(8), [&](Value token) {
+      Value row = add(shl(rowBlock, 3), token), at = add(mulc(token, 65), lane);
+      when(ltS(row, rows), [&] {
+        storeGroup(arg(2), out, p.outAct, row, unit, fmul(activate(*this, p.activation, ldf(sums, at)), ldf(sums, addc(at, 32))));
+      });
+    });
+  }
+};
+
+LogicalResult verify(ModuleOp module, StringRef symbol, const MmaParams &p) {
+  auto fail = [&](const Twine &message) { return refuse(module, symbol, message); };
+  PackedLayout w = packedLayout(p.type);
+  if (p.n <= 0 || p.k <= 0) return fail("expected positive n and k, found " + Twine(p.n) + " and " + Twine(p.k));
+  if (packedTileBytes(p.type, p.k) > INT32_MAX || actLayout(p.k, p.act, p.halves).blockBytes > INT32_MAX / 4)
+    return fail("k = " + Twine(p.k) + " is too large for one tile");
+  if (p.rowTile != 8 && p.rowTile != 16 && p.rowTile != 32) return fail("expected a row tile of 8, 16 or 32, found " + Twine(p.rowTile));
+  if (w.floatBytes && isInt8(p.act)) return fail("expected f32 or bf16 activations for float weights, found int8");
+  if (w.subK == 16 && (isInt8(p.act) || (w.min && p.act == ActFormat::bf16)) && !p.halves) return fail("expected activations with half sums for scales of 16 k");
+  if (p.epilogue == MatmulParams::gateUp) {
+    if (p.n % 64) return fail("expected a multiple of 64 weight rows for a gate/up epilogue, found " + Twine(p.n));
+    if (p.bias || p.residual) return fail("a gate/up epilogue takes no bias and no residual");
+  } else if (p.outStride < p.n)
+    return fail("expected an output stride of at least " + Twine(p.n) + ", found " + Twine(p.outStride));
+  return success();
+}
+
+} // namespace
+
+LogicalResult emitMatmul(ModuleOp module, StringRef symbol, const MmaParams &p, const Chip &chip) {
+  if (failed(verify(module, symbol, p))) return failure();
+  Matmul e(module, symbol, p, chip);
+  if (p.act == ActFormat::f32)
+    e.scalarBody();
+  else
+    e.mmaBody();
+  e.finish();
+  return success();
+}
+
+LaunchShape launchShape(const MmaParams &p) {
+  LaunchShape s;
+  int64_t tiles = (p.n + 15) / 16;
+  bool single = p.act == ActFormat::f32 && p.epilogue != MatmulParams::gateUp;
+  s.count = single ? tiles : (tiles + tilesPerBlock - 1) / tilesPerBlock;
+  s.items = ItemKind::perRowBlock;
+  s.itemRows = p.act == ActFormat::f32 ? actBlockRows : p.rowTile;
+  return s;
+}
+
+} // namespace lathe::codegen::nvptx

@@ -1,0 +1,157 @@
+//===- PtxasTest.cpp - every kernel for every chip through ptxas --------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//
+// ptxas is the judge of what we emit: it must take every kernel, without spills, stack or serialised matrix
+// instructions. It is on PATH or named by LATHE_PTXAS (scripts/test.sh sees to that); without it the test fails.
+//===----------------------------------------------------------------------===//
+#include "KernelGrid.h"
+#include "NVPTX/GpuEmitter.h"
+#include "dialects/Kernel/Kernel.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Parser/Parser.h"
+#include <cstdlib>
+#include <fstream>
+#include <gtest/gtest.h>
+
+using namespace lathe;
+using namespace lathe::codegen;
+using namespace lathe::codegen::nvptx;
+
+namespace {
+
+class Ptxas : public ::testing::TestWithParam<const Chip *> {};
+
+TEST_P(Ptxas, TakesEveryKernelWithoutSpills) {
+  const Chip &chip = *GetParam();
+  std::string ptxas = findPtxas();
+  ASSERT_FALSE(ptxas.empty()) << "no ptxas: install the Python package nvidia-cuda-nvcc and name its ptxas in LATHE_PTXAS";
+  bool everything = std::getenv("LATHE_FULL") != nullptr;
+  auto ptx = buildPtx(nvptx::test::realisticKernels(everything), chip, 2);
+  ASSERT_TRUE(ptx.ok()) << ptx.status().message();
+  if (const char *directory = std::getenv("LATHE_DUMP_PTX")) std::ofstream(std::string(directory) + "/" + chip.name + ".ptx") << *ptx;
+  auto report = runPtxas(ptxas, *ptx, chip);
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  EXPECT_EQ(report->spillBytes, 0) << report->log;
+  EXPECT_EQ(report->stackBytes, 0) << report->log;
+  EXPECT_GT(report->maxRegisters, 0);
+  EXPECT_GT(report->cubin.size(), 1000u);
+  for (const std::string &w : report->warnings) ADD_FAILURE() << w;
+}
+
+std::string chipName(const ::testing::TestParamInfo<const Chip *> &info) { return info.param->name; }
+std::vector<const Chip *> allChips() {
+  std::vector<const Chip *> all;
+  for (const Chip &c : chips()) all.push_back(&c);
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Chips, Ptxas, ::testing::ValuesIn(allChips()), chipName);
+
+/// A kernel with one intrinsic that only later chips have.
+PtxJob wait(const char *symbol) {
+  return {symbol, [](mlir::ModuleOp m, llvm::StringRef symbol, const Chip &) {
+            auto *context = m.getContext();
+            context->loadDialect<mlir::LLVM::LLVMDialect, mlir::NVVM::NVVMDialect>();
+            mlir::OpBuilder b(context);
+            b.setInsertionPointToEnd(m.getBody());
+            auto loc = mlir::NameLoc::get(b.getStringAttr("layer.7"));
+            auto type = mlir::LLVM::LLVMFunctionType::get(mlir::LLVM::LLVMVoidType::get(context), {});
+            auto f = mlir::LLVM::LLVMFuncOp::create(b, loc, symbol, type);
+            f->setAttr("nvvm.kernel", b.getUnitAttr());
+            b.setInsertionPointToStart(f.addEntryBlock(b));
+            mlir::NVVM::GriddepcontrolOp::create(b, loc, mlir::NVVM::GridDepActionKind::wait);
+            mlir::LLVM::ReturnOp::create(b, loc, mlir::ValueRange());
+            return mlir::success();
+          }};
+}
+
+TEST(Lower, NamesTheOpThatAChipLacks) {
+  auto old = buildPtx({wait("k")}, *findChip("sm_80"), 1);
+  ASSERT_FALSE(old.ok());
+  EXPECT_EQ(old.status().code(), StatusCode::unsupported);
+  EXPECT_NE(old.status().message().find("cannot make PTX for sm_80: capability check: loc(\"layer.7\"): 'nvvm.griddepcontrol' needs programmatic dependent launch, which sm_80 lacks"), std::string::npos)
+      << old.status().message();
+  auto later = buildPtx({wait("k")}, *findChip("sm_90a"), 1);
+  ASSERT_TRUE(later.ok()) << later.status().message();
+  EXPECT_NE(later->find("griddepcontrol.wait"), std::string::npos);
+}
+
+/// A kernel.loops op with |body| over one or two inputs, as the planner hands it over.
+PtxJob loops(const std::string &body, int inputs = 1) {
+  return {"k", [body, inputs](mlir::ModuleOp m, llvm::StringRef symbol, const Chip &chip) -> mlir::LogicalResult {
+            auto *context = m.getContext();
+            context->loadDialect<mlir::arith::ArithDialect, mlir::math::MathDialect, mlir::func::FuncDialect, kernel::KernelDialect>();
+            std::string rows = "!kernel.rows<45, 48>", args = inputs == 2 ? "%x, %y" : "%x", types = inputs == 2 ? rows + ", " + rows : rows;
+            std::string params = inputs == 2 ? "%a: f32, %b: f32" : "%a: f32";
+            auto source = mlir::parseSourceString<mlir::ModuleOp>("func.func @f(%x: " + rows + ", %y: " + rows + ") {\n%r = kernel.loops (" + args + ") : (" + types + ") -> " + rows +
+                                                                      " {\n^bb0(" + params + "):\n" + body + "\n}\nreturn\n}",
+                                                                  context);
+            if (!source) return mlir::failure();
+            kernel::LoopsOp op;
+            source->walk([&](kernel::LoopsOp found) { op = found; });
+            LoopsParams p;
+            p.width = 45, p.inputs = inputs, p.stride0 = p.stride1 = p.outStride = 48;
+            return nvptx::emitLoops(m, symbol, p, &op.getBody(), chip);
+          }};
+}
+
+TEST(Lower, LoopsTakeWhatAGpuHasInstructionsFor) {
+  auto good = buildPtx({loops("%c = arith.constant 2.0 : f32\n%m = arith.mulf %a, %c : f32\n%s = kernel.function \"silu\" %m\n%r = math.sqrt %s : f32\n"
+                              "%t = math.fma %r, %b, %a : f32\nkernel.yield %t", 2)},
+                       *findChip("sm_80"), 1);
+  ASSERT_TRUE(good.ok()) << good.status().message();
+  EXPECT_NE(good->find("sqrt.rn.f32"), std::string::npos);
+  EXPECT_NE(good->find("div.rn.f32"), std::string::npos);
+  auto message = [](const std::string &body) { return buildPtx({loops(body)}, *findChip("sm_80"), 1).status().message(); };
+  EXPECT_NE(message("%s = math.sin %a : f32\nkernel.yield %s")
+                .find("unsupported: op in loops on a GPU, expected elementwise arith ops, fma, abs, sqrt or rounding on f32"),
+            std::string::npos);
+  EXPECT_NE(message("%s = kernel.function \"erf\" %a\nkernel.yield %s").find("unsupported: function 'erf', expected silu, gelu_tanh, relu or tanh"), std::string::npos);
+  EXPECT_NE(message("%c = arith.constant 2 : i32\nkernel.yield %a").find("unsupported: a constant of type 'i32' in loops, expected f32"), std::string::npos);
+}
+
+TEST(Lower, RefusesWhatNobodyLookedUp) {
+  PtxJob unknown{"k", [](mlir::ModuleOp m, llvm::StringRef symbol, const Chip &chip) {
+                   GpuEmitter e(m, symbol, chip, 32, {});
+                   e.intrinsic("llvm.nvvm.mma.m8n8k4.row.col.f64", e.f64, {e.cd(1), e.cd(1), e.cd(0)});
+                   e.finish();
+                   return mlir::success();
+                 }};
+  EXPECT_NE(buildPtx({unknown}, *findChip("sm_100a"), 1).status().message().find("'llvm.nvvm.mma.m8n8k4.row.col.f64' is not in the capability table"), std::string::npos);
+  EXPECT_FALSE(requiredFeature("llvm.nvvm.mma.m8n8k4.row.col.f64"));
+  EXPECT_FALSE(requiredFeature("llvm.sin.f32"));
+  EXPECT_EQ(requiredFeature("llvm.nvvm.mma.m16n8k32.row.col.f32.e4m3.e4m3.f32"), Feature::fp8);
+  EXPECT_EQ(requiredFeature("nvvm.wgmma.mma_async"), Feature::wgmma);
+  EXPECT_EQ(requiredFeature("nvvm.shfl.sync"), Feature(0));
+}
+
+TEST(Lower, IsAFunctionOfItsInput) {
+  std::vector<PtxJob> jobs = nvptx::test::realisticKernels(false);
+  jobs.resize(6);
+  auto one = buildPtx(jobs, *findChip("sm_80"), 1), two = buildPtx(jobs, *findChip("sm_80"), 2);
+  ASSERT_TRUE(one.ok() && two.ok());
+  EXPECT_EQ(*one, *two);
+}
+
+TEST(Lower, EmittersSayWhatTheyCannotDo) {
+  auto message = [](PtxJob job) {
+    auto r = buildPtx({job}, *findChip("sm_80"), 1);
+    return r.ok() ? std::string() : r.status().message();
+  };
+  MmaParams m;
+  m.type = StorageType::q4_0, m.n = 64, m.k = 64, m.outStride = 64, m.rowTile = 12;
+  EXPECT_NE(message(nvptx::test::job("k", m, nvptx::emitMatmul)).find("expected a row tile of 8, 16 or 32, found 12"), std::string::npos);
+  AttentionParams a;
+  a.qHeads = 64, a.kvHeads = 1, a.headDim = a.valueDim = 128, a.page = 16, a.headStride = a.blockStride = 16 * 128 * 4, a.outStride = 64 * 128, a.chunk = 16384;
+  EXPECT_NE(message(nvptx::test::job("k", a, nvptx::emitAttention)).find("bytes of shared memory, expected at most 49152"), std::string::npos);
+}
+
+TEST(Ptxas, ReportsWhatItRefuses) {
+  std::string ptxas = findPtxas();
+  ASSERT_FALSE(ptxas.empty());
+  auto bad = runPtxas(ptxas, ".version 8.0\n.target sm_80\n.address_size 64\nnonsense\n", *findChip("sm_80"));
+  EXPECT_EQ(bad.status().code(), StatusCode::invalidArgument);
+  EXPECT_NE(bad.status().message().find("ptxas refuses the PTX for sm_80"), std::string::npos);
+  EXPECT_EQ(runPtxas("/no/such/ptxas", "", *findChip("sm_80")).status().code(), StatusCode::notFound);
+}
+
+} // namespace

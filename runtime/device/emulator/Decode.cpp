@@ -377,7 +377,8 @@ Status Decoder::sourceRelaxed(const Operand &operand, Type type, uint32_t &slot,
   }
   case Operand::Kind::integer:
     if (predicate) {
-      if (operand.value > 1) return error("a constant predicate must be 0 or 1");
+      // LLVM writes true as -1.
+      if (operand.value > 1 && ~operand.value) return error("a constant predicate must be 0, 1 or -1");
       slot = newSlot(Type::pred);
       program.constants.push_back({slot | 0x80000000u, false, operand.value ? 0xffffffffu : 0u});
       return {};

@@ -44,6 +44,7 @@ TEST(Decoder, RefusesWhatItDoesNotModel) {
   EXPECT_HAS(body("add.s32 %r1, %r2, %d3;"), "register '%d3' has another size than .b32");
   EXPECT_HAS(body("add.s32 %r1, %r2, %q1;"), "operand '%q1' must not be a predicate");
   EXPECT_HAS(body("add.s32 %r1, %r2, nothing;"), "unknown operand 'nothing'");
+  EXPECT_HAS(body("mov.pred %q1, 2;"), "a constant predicate must be 0, 1 or -1");
   EXPECT_HAS(body("bra nowhere;"), "unknown label 'nowhere'");
   EXPECT_HAS(body("call missing, ();"), "unknown function 'missing'");
   EXPECT_HAS(body("shfl.bfly.b32 %r1, %r2, %r3, %r4;"), "shfl without .sync is not modelled");
@@ -166,6 +167,8 @@ TEST(Checks, SharedMemory) {
 }
 
 TEST(Checks, Registers) {
+  for (const char *yes : {"1", "-1"})
+    EXPECT_EQ(runError("", std::string("mov.pred %q1, ") + yes + "; @%q1 mov.u32 %r1, 5;\n st.global.u32 [%p0], %r1;"), "");
   std::string error = runError("", "setp.lt.u32 %q1, %t, 7; @%q1 mov.u32 %r1, 5;\n st.global.u32 [%p0], %r1;");
   EXPECT_HAS(error, "register %r1 is read before it is written");
   EXPECT_HAS(error, "lane 7");

@@ -220,8 +220,9 @@ void EngineCore::add(RequestId id, Request request, std::shared_ptr<RequestListe
   neverRanTokens += a.usage.promptTokens;
   if (added.ok()) return;
   a.error = std::move(added);
-  for (uint32_t c = 0; c < r.choices; ++c)
-    end({id, c, EndReason::rejected, Reason::rejectTtft, c + 1 == r.choices});
+  const uint32_t choices = r.choices; // the last end() frees the request
+  for (uint32_t c = 0; c < choices; ++c)
+    end({id, c, EndReason::rejected, Reason::rejectTtft, c + 1 == choices});
 }
 
 void EngineCore::cancel(RequestId id) {

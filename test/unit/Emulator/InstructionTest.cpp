@@ -77,7 +77,7 @@ TEST(Integer, ThirtyTwoBits) {
       {"or.b32 d, a, b; not.b32 d, d;", [](U a, U b, U) { return ~(a | b); }},
       {"shl.b32 d, a, bl;", [](U a, U b, U) { return b > 31 ? 0 : U(L(a) << b); }},
       {"shr.u32 d, a, bl;", [](U a, U b, U) { return b > 31 ? 0 : a >> b; }},
-      {"shr.s32 d, a, bl;", [](U a, U b, U) { U n = b > 31 ? 31 : b; return U(std::floor(double(S(a)) / std::ldexp(1.0, int(n)))); }},
+      {"shr.s32 d, a, bl;", [](U a, U b, U) { U n = b > 31 ? 31 : b; return U(S(std::floor(double(S(a)) / std::ldexp(1.0, int(n))))); }},
       {"shf.l.wrap.b32 d, a, b, c;", [](U a, U b, U c) { c &= 31; return c ? b << c | a >> (32 - c) : b; }},
       {"shf.r.clamp.b32 d, a, b, c;", [](U a, U b, U c) { return c >= 32 ? b : c ? a >> c | b << (32 - c) : a; }},
       {"bfe.u32 d, a, b, c;", [](U a, U b, U c) { U r = 0; b &= 255; c &= 255; for (U i = 0; i < c && i < 32 && b + i < 32; ++i) r |= (a >> (b + i) & 1) << i; return r; }},
@@ -162,7 +162,7 @@ TEST(Float, Arithmetic) {
       {"cvt.rzi.u32.f32 d, a;", [](U a, U, U) { float x = asFloat(a); return x != x || x <= 0 ? 0u : x >= 4294967296.0f ? ~0u : U(x); }},
       {"cvt.rn.f32.s32 d, a;", [](U a, U, U) { return asBits(float(double(S(a)))); }},
       {"cvt.rn.f32.u32 d, a;", [](U a, U, U) { return asBits(float(double(a))); }},
-      {"add.rz.f32 d, a, b;", [](U a, U b, U) { double exact = double(asFloat(a)) + asFloat(b); float r = float(exact); int e1 = std::abs(std::ilogb(asFloat(a)) - std::ilogb(asFloat(b))); if (e1 > 28 || !std::isfinite(exact)) return ~1u; if (std::fabs(double(r)) > std::fabs(exact)) r = std::nextafterf(r, 0); return asBits(r); }},
+      {"add.rz.f32 d, a, b;", [](U a, U b, U) { double exact = double(asFloat(a)) + asFloat(b); float r = float(exact); double e1 = std::fabs(double(std::ilogb(asFloat(a))) - std::ilogb(asFloat(b))); if (e1 > 28 || !std::isfinite(exact)) return ~1u; if (std::fabs(double(r)) > std::fabs(exact)) r = std::nextafterf(r, 0); return asBits(r); }},
   });
 }
 

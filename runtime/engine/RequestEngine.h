@@ -104,7 +104,7 @@ struct RequestEngineOptions {
   SchedulingPolicy policy = SchedulingPolicy::fcfs;
   PreemptionMode preemption = PreemptionMode::automatic;
   bool prefixCache = true;
-  double itlTarget = 0;          ///< seconds between tokens that chunked prefill aims to keep; 0: twice the decode-only step
+  double itlTarget = 0;          ///< seconds between tokens that chunked prefill aims to keep; 0: docs/engine.md, Chunks
   std::string tracePath;         ///< not empty: decisions are written here for `lathe replay`
   uint64_t shuffleBlocks = 0;    ///< test hook: not 0 places blocks at random
   bool poisonFreeBlocks = false; ///< test hook: free KV blocks hold NaN

@@ -14,6 +14,8 @@ namespace lathe::runtime {
 static constexpr double never = std::numeric_limits<double>::infinity();
 // Prefixes shorter than this are not worth waiting for (the threshold of SGLang's in-batch rule).
 static constexpr uint32_t awaitTokens = 32;
+// Prompts that may lengthen a step at the same time, each by the time of a decode-only one.
+static constexpr double maxPacedPrompts = 4;
 // Prefix comparisons of one pass; what was compared once is remembered.
 static constexpr uint32_t maxFreshChecks = 32;
 
@@ -74,14 +76,16 @@ double SchedulerImpl::contentionTarget(uint32_t sequences) const {
   if (options.policy == SchedulingPolicy::deadline) target = tightestTpot();
   if (target == never) target = options.itlTarget;
   if (!(target > 0)) {
-    // Twice the decode-only step. When more prompts than running sequences could go on, they get the larger part of the
-    // machine: a few early sequences would hold up the many.
+    // Each prompt may add the time of one decode-only step, so that one alone at most doubles it and several do not
+    // queue up behind the pace of a few: with a fixed pace, prompts that come as fast as answers end would keep most
+    // sequences waiting for their first token. A few early sequences must not hold up the many of a burst either.
     sequences = std::max(1u, sequences);
     auto prompts = static_cast<double>(active.size() - std::min<size_t>(active.size(), sequences)) +
                    static_cast<double>(std::min<size_t>(waitingItems, freeRows.size()));
-    // And six times for the prompts of a tenant beside whom another floods: most of what waits longer is the flood's.
-    double pace = promptBesideFlood() ? 6 : 2;
-    target = options.cost.seconds(sequences) * std::max(pace, 1 + prompts / sequences);
+    double pace = std::max({1.0, std::min(prompts, maxPacedPrompts), prompts / sequences});
+    // And five for the prompts of a tenant beside whom another floods: most of what waits longer is the flood's.
+    if (promptBesideFlood()) pace = std::max(pace, 5.0);
+    target = options.cost.seconds(sequences) * (1 + pace);
   }
   return 0.9 * target; // the model is a mean, the promise is about the slowest hundredth
 }
@@ -361,6 +365,7 @@ bool SchedulerImpl::awaitsPrefix(RequestState &r, uint32_t hit) {
     r.awaitAdmitted = row.admitted;
     r.awaitTokens = common;
     r.awaitSeen = row.computed;
+    ++r.passedOver; // this pass; then those without progress
     return true;
   }
   return false;

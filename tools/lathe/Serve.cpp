@@ -50,7 +50,7 @@ Options declare(ServeFlags &f) {
   o.number("--step-tokens", "N", "rows of a step at most (default: chosen from measured step times)", f.stepTokens, 0, 1 << 20);
   o.text("--policy", "P", "order of requests: fcfs, priority, fair or deadline (default: fcfs)", f.policy);
   o.text("--preemption", "P", "what a stopped request costs later: auto, recompute or save (default: auto)", f.preemption);
-  o.real("--itl", "MS", "time between tokens that long prompts may not exceed (default: twice a decode step)", f.itl, 0, 1e6);
+  o.real("--itl", "MS", "time between tokens that prompts may not exceed (default: one prompt at most doubles it)", f.itl, 0, 1e6);
   o.flag("--no-prefix-cache", "compute every prompt anew", f.noPrefixCache);
   o.text("--pooling", "P", "of /v1/embeddings: last or mean (default: last)", f.pooling);
   o.text("--generation-config", "G", "defaults for sampling: auto (the model's own) or none (default: auto)", f.generation);

@@ -92,7 +92,8 @@ Result<int> simulateCommand(const Args &args) {
   options.number("--max-queue", "N", "waiting requests (default 1048576)", f.queue, 1, 1u << 30);
   options.text("--preemption", "MODE", "automatic, recompute or save (default automatic)", f.preemption);
   options.number("--saved-kv", "BYTES", "host memory for saved blocks (default 0)", f.saved, 0, 1ull << 50);
-  options.real("--itl", "S", "seconds between tokens to keep while prompts run (default: twice the decode-only step)",
+  options.real("--itl", "S",
+               "seconds between tokens to keep while prompts run (default: a prompt adds a decode-only step at most)",
                f.itl, 1e-6, 1e6);
   options.flag("--no-prefix-cache", "compute every prompt", f.noPrefixCache);
   options.heading("device:");

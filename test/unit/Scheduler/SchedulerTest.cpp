@@ -271,6 +271,43 @@ TEST(Scheduler, AWaitingRequestDefersToTheOneThatComputesItsPrefix) {
   EXPECT_EQ(second.admitted[0].cachedTokens, 40u);
 }
 
+// The one who computes the prefix gets nothing, because better priorities take every row: whoever waits for it, of a
+// better priority still, must not wait with it.
+TEST(Scheduler, AWaitForAPrefixThatDoesNotComeEnds) {
+  for (uint32_t bound : {8u, 1u << 30}) {
+    SchedulerOptions o;
+    o.policy = SchedulingPolicy::priority;
+    o.agingSeconds = 1e6;
+    o.stepTokens = 8;
+    o.maxPassedOver = bound;
+    Fixture f(o, 256);
+    ScheduledRequest first = Fixture::request(1, 56, 1), waits = first;
+    first.priority = 5;
+    ASSERT_TRUE(f.scheduler->add(f.now, std::move(first)).ok());
+    f.commit(f.plan());
+    waits.id = 2;
+    ASSERT_TRUE(f.scheduler->add(f.now, std::move(waits)).ok());
+    uint32_t passes = 0;
+    bool admitted = false;
+    for (RequestId other = 10; passes < 40 && !admitted; ++passes) {
+      if (passes % 4 == 0) { // 56 tokens in steps of 8: there is always one
+        ScheduledRequest r = Fixture::request(other++, 56, 1);
+        r.priority = 1;
+        ASSERT_TRUE(f.scheduler->add(f.now, std::move(r)).ok());
+      }
+      const StepPlan &plan = f.plan();
+      for (const StepPiece &piece : plan.pieces)
+        ASSERT_NE(piece.request, 1u);
+      for (const PlannedAdmission &a : plan.admitted)
+        admitted |= a.request == 2;
+      f.commit(plan);
+    }
+    EXPECT_EQ(admitted, bound == 8) << passes;
+    EXPECT_TRUE(bound > 8 || passes <= 9) << passes;
+    EXPECT_TRUE(f.scheduler->checkInvariants().ok());
+  }
+}
+
 TEST(Scheduler, NamesOfPolicies) {
   for (const char *name : {"fcfs", "priority", "fair", "deadline"}) {
     auto policy = parsePolicy(name);

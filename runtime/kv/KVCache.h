@@ -179,6 +179,7 @@ private:
     uint32_t pages = 0;
     int32_t entry = -1; ///< of the last one
     PrefixCache::Serial serial = 0;
+    uint64_t hash = 0;
   };
   struct Pending {
     uint32_t sequence, index;
@@ -194,7 +195,8 @@ private:
   void freeBlock(uint32_t group, int32_t &entry);
   void unpublish(uint32_t group, int32_t block);
   void forget(uint32_t group, int32_t block);
-  uint32_t walk(PrefixCache::Serial space, std::span<const int32_t> tokens, uint32_t limit, int32_t *entries) const;
+  uint32_t walk(PrefixCache::Serial space, std::span<const int32_t> tokens, uint32_t limit, int32_t *entries,
+                uint64_t &hash) const;
 
   KVShape shape;
   std::vector<Group> groupInfo;

@@ -33,7 +33,8 @@ PrefixCache::PrefixCache(uint32_t pageTokens, std::span<const uint32_t> blocksPe
   entries.resize(maxEntries);
   tokens.resize(uint64_t(maxEntries) * page);
   blocks.assign(uint64_t(maxEntries) * stride, -1);
-  buckets.assign(std::bit_ceil(std::max(16u, maxEntries + maxEntries / 2)), -1);
+  table.resize(std::bit_ceil(std::max(16u, maxEntries + maxEntries / 2))); // at most two thirds full
+  tableMask = static_cast<uint32_t>(table.size() - 1);
   for (uint32_t i = maxEntries; i-- > 0; freeEntry = static_cast<int32_t>(i))
     entries[i].next = freeEntry;
 }
@@ -56,33 +57,40 @@ void PrefixCache::releaseNamespace(Serial space) {
   bySerial.erase(found);
 }
 
-uint32_t PrefixCache::bucketOf(Serial parent, const int32_t *page_) const {
-  // Each 8 bytes are folded in by a 64 x 64 -> 128 bit product, as in wyhash. Equality is decided by comparison.
-  auto fold = [](uint64_t a, uint64_t b) {
-    unsigned __int128 product = static_cast<unsigned __int128>(a) * b;
-    return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
-  };
-  uint64_t hash = fold(parent ^ 0x9e3779b97f4a7c15u, 0xd6e8feb86659fd93u);
-  uint32_t i = 0;
-  for (; i + 2 <= page; i += 2) {
-    uint64_t two;
-    std::memcpy(&two, page_ + i, 8);
-    hash = fold(hash ^ two ^ 0xa0761d6478bd642fu, 0xe7037ed1a0b428dbu);
-  }
-  if (i < page) hash = fold(hash ^ static_cast<uint32_t>(page_[i]), 0x8ebc6af09c88c6e3u);
-  return static_cast<uint32_t>((hash & hashMask) & (buckets.size() - 1));
+/// 8 bytes of each are folded by a 64 x 64 -> 128 bit product, as in wyhash. Equality is decided by comparison.
+static uint64_t fold(uint64_t a, uint64_t b) {
+  unsigned __int128 product = static_cast<unsigned __int128>(a) * b;
+  return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
 }
 
-int32_t PrefixCache::find(Serial parent, const int32_t *page_) const {
-  for (int32_t i = buckets[bucketOf(parent, page_)]; i >= 0; i = entries[static_cast<size_t>(i)].next) {
-    const Entry &e = entries[static_cast<size_t>(i)];
-    if (e.parent == parent && !std::memcmp(&tokens[static_cast<size_t>(i) * page], page_, page * sizeof(int32_t)))
-      return i;
+uint64_t PrefixCache::start(Serial space) { return fold(space ^ 0x9e3779b97f4a7c15u, 0xd6e8feb86659fd93u); }
+
+uint64_t PrefixCache::hash(uint64_t parentHash, const int32_t *page_) const {
+  // Four tokens a product, the products independent of each other and of the parent; where one stands counts.
+  uint64_t sum = 0, place = 0xa0761d6478bd642fu;
+  uint32_t i = 0;
+  for (; i + 4 <= page; i += 4, place += 0xe7037ed1a0b428dbu) {
+    uint64_t two[2];
+    std::memcpy(two, page_ + i, 16);
+    sum += fold(two[0] ^ place, two[1] ^ 0x8ebc6af09c88c6e3u);
+  }
+  for (; i < page; ++i, place += 0xe7037ed1a0b428dbu)
+    sum += fold(static_cast<uint32_t>(page_[i]) ^ place, 0x8ebc6af09c88c6e3u);
+  return fold(parentHash ^ sum, 0xd6e8feb86659fd93u);
+}
+
+int32_t PrefixCache::find(Serial parent, uint64_t hash, const int32_t *page_) const {
+  auto tag = static_cast<uint32_t>(hash & hashMask);
+  for (uint32_t at = tag & tableMask; table[at].entry >= 0; at = (at + 1) & tableMask) {
+    if (table[at].tag != tag) continue;
+    auto i = static_cast<size_t>(table[at].entry);
+    if (entries[i].parent == parent && !std::memcmp(&tokens[i * page], page_, page * sizeof(int32_t)))
+      return table[at].entry;
   }
   return -1;
 }
 
-int32_t PrefixCache::insert(Serial parent, const int32_t *page_) {
+int32_t PrefixCache::insert(Serial parent, uint64_t hash, const int32_t *page_) {
   int32_t index = freeEntry;
   if (index < 0) return -1;
   if (parent & spaceBit) {
@@ -90,11 +98,14 @@ int32_t PrefixCache::insert(Serial parent, const int32_t *page_) {
     if (space == bySerial.end()) return -1;
     ++space->second->second.users;
   }
+  auto tag = static_cast<uint32_t>(hash & hashMask);
+  uint32_t at = tag & tableMask;
+  while (table[at].entry >= 0)
+    at = (at + 1) & tableMask;
+  table[at] = {index, tag};
   Entry &e = entries[static_cast<size_t>(index)];
   freeEntry = e.next;
-  uint32_t bucket = bucketOf(parent, page_);
-  e = {parent, nextSerial++, buckets[bucket], bucket, 0};
-  buckets[bucket] = index;
+  e = {parent, nextSerial++, -1, tag, 0};
   std::memcpy(&tokens[static_cast<size_t>(index) * page], page_, page * sizeof(int32_t));
   ++used;
   return index;
@@ -108,10 +119,16 @@ void PrefixCache::setBlock(int32_t entry, uint32_t group, uint32_t index, int32_
 
 void PrefixCache::erase(int32_t entry) {
   Entry &e = entries[static_cast<size_t>(entry)];
-  int32_t *link = &buckets[e.bucket];
-  while (*link != entry)
-    link = &entries[static_cast<size_t>(*link)].next;
-  *link = e.next;
+  uint32_t hole = e.tag & tableMask;
+  while (table[hole].entry != entry)
+    hole = (hole + 1) & tableMask;
+  // What follows moves up, unless it would stand before the place it belongs to.
+  for (uint32_t at = (hole + 1) & tableMask; table[at].entry >= 0; at = (at + 1) & tableMask)
+    if (((at - table[at].tag) & tableMask) >= ((at - hole) & tableMask)) {
+      table[hole] = table[at];
+      hole = at;
+    }
+  table[hole] = {};
   if (e.parent & spaceBit) releaseNamespace(e.parent);
   e = {0, 0, freeEntry, 0, 0};
   freeEntry = entry;

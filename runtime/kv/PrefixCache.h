@@ -3,6 +3,8 @@
 //
 // A hash chain over full pages of tokens: the key of an entry is (its parent entry, the page's tokens), the parent of a
 // first page is a name space. Tokens and parent are compared, never only hashed; a name space is compared byte by byte.
+// The hash of an entry is a function of its parent's hash and its tokens, so those of a whole prompt can be computed
+// before any entry is looked at, and the memory they lead to fetched ahead.
 //===----------------------------------------------------------------------===//
 #pragma once
 #include <cstdint>
@@ -35,10 +37,16 @@ public:
   Serial acquireNamespace(const PrefixKey &key);
   void releaseNamespace(Serial space);
 
-  /// The entry of |tokens| (one page) after |parent|, or -1.
-  int32_t find(Serial parent, const int32_t *tokens) const;
-  /// Makes the entry, without blocks. -1: all entries are in use.
-  int32_t insert(Serial parent, const int32_t *tokens);
+  /// The hash that the first pages of a name space go on from.
+  static uint64_t start(Serial space);
+  /// The hash of the entry of |tokens| (one page) whose parent has |parentHash|.
+  uint64_t hash(uint64_t parentHash, const int32_t *tokens) const;
+  /// Fetches what find() with this hash looks at first.
+  void prefetch(uint64_t hash) const { __builtin_prefetch(&table[hash & hashMask & tableMask]); }
+  /// The entry of |tokens| (one page) after |parent|, or -1. |hash|: hash(that of |parent|, |tokens|).
+  int32_t find(Serial parent, uint64_t hash, const int32_t *tokens) const;
+  /// Makes the entry, which is not there, without blocks. -1: all entries are in use.
+  int32_t insert(Serial parent, uint64_t hash, const int32_t *tokens);
   Serial serial(int32_t entry) const { return entries[static_cast<size_t>(entry)].serial; }
   /// The entry if it still is the one with this serial.
   bool alive(int32_t entry, Serial serial) const { return entries[static_cast<size_t>(entry)].serial == serial; }
@@ -58,15 +66,20 @@ public:
 private:
   struct Entry {
     Serial parent = 0, serial = 0;
-    int32_t next = -1; ///< in its bucket, or in the free list
-    uint32_t bucket = 0, held = 0;
+    int32_t next = -1; ///< in the free list
+    uint32_t tag = 0, held = 0;
+  };
+  /// Of a table with linear probing. The tag is the low half of the hash: it says where the entry belongs, and most
+  /// misses without a look at the entry.
+  struct Place {
+    int32_t entry = -1;
+    uint32_t tag = 0;
   };
   struct Namespace {
     Serial serial;
     uint32_t users;
   };
   size_t slot(int32_t entry, uint32_t group) const { return static_cast<size_t>(entry) * stride + offsets[group]; }
-  uint32_t bucketOf(Serial parent, const int32_t *tokens) const;
 
   uint32_t page, stride = 0, used = 0;
   uint64_t hashMask;
@@ -74,7 +87,8 @@ private:
   std::vector<Entry> entries;
   std::vector<int32_t> tokens; ///< [entry][page]
   std::vector<int32_t> blocks; ///< [entry][stride]
-  std::vector<int32_t> buckets;
+  std::vector<Place> table;
+  uint32_t tableMask = 0;
   int32_t freeEntry = -1;
   Serial nextSerial = 1;
   std::map<std::string, Namespace, std::less<>> byKey;

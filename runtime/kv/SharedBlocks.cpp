@@ -99,14 +99,20 @@ bool KVCache::enablePrefixCache(uint64_t hashMask) {
   return true;
 }
 
-uint32_t KVCache::walk(PrefixCache::Serial space, std::span<const int32_t> tokens, uint32_t limit,
-                       int32_t *entries) const {
+/// Pages of match(); |entries| gets them, |hash| the hash of the last one.
+uint32_t KVCache::walk(PrefixCache::Serial space, std::span<const int32_t> tokens, uint32_t limit, int32_t *entries,
+                       uint64_t &hash) const {
   uint32_t page = prefixes->pageTokens(), best = 0;
   uint32_t pages = std::min<uint32_t>({static_cast<uint32_t>(tokens.size()), limit, shape.contextTokens}) / page;
   std::fill(runLength.begin(), runLength.end(), 0);
   PrefixCache::Serial parent = space;
-  for (uint32_t p = 0; p < pages; ++p) {
-    int32_t entry = entries[p] = prefixes->find(parent, tokens.data() + uint64_t(p) * page);
+  // Hashes run ahead of the look-ups, which wait for memory. They stay few: most prompts that miss do so early.
+  constexpr uint32_t ahead = 8;
+  uint64_t hashes[ahead], last = PrefixCache::start(space);
+  for (uint32_t p = 0, hashed = 0; p < pages; ++p) {
+    for (; hashed < std::min(pages, p + ahead); ++hashed)
+      prefixes->prefetch(hashes[hashed % ahead] = last = prefixes->hash(last, tokens.data() + uint64_t(hashed) * page));
+    int32_t entry = entries[p] = prefixes->find(parent, hashes[p % ahead], tokens.data() + uint64_t(p) * page);
     if (entry < 0) break;
     parent = prefixes->serial(entry);
     uint32_t length = (p + 1) * page;
@@ -118,18 +124,20 @@ uint32_t KVCache::walk(PrefixCache::Serial space, std::span<const int32_t> token
       uint32_t needed = length / groupInfo[g].page - firstSeen(length, groupInfo[g].window) / groupInfo[g].page;
       usable &= runLength[g] >= needed;
     }
-    if (usable) best = p + 1;
+    if (usable) best = p + 1, hash = hashes[p % ahead];
   }
   return best;
 }
 
 uint32_t KVCache::match(PrefixCache::Serial space, std::span<const int32_t> tokens, uint32_t limit) const {
-  return prefixes ? walk(space, tokens, limit, path.data()) * prefixes->pageTokens() : 0;
+  uint64_t hash = 0;
+  return prefixes ? walk(space, tokens, limit, path.data(), hash) * prefixes->pageTokens() : 0;
 }
 
 uint32_t KVCache::adopt(uint32_t sequence, PrefixCache::Serial space, std::span<const int32_t> tokens, uint32_t limit) {
   if (!prefixes) return 0;
-  uint32_t pages = walk(space, tokens, limit, path.data());
+  uint64_t hash = 0;
+  uint32_t pages = walk(space, tokens, limit, path.data(), hash);
   if (!pages) return 0;
   uint32_t length = pages * prefixes->pageTokens();
   for (uint32_t g = 0; g < pools.size(); ++g) {
@@ -140,7 +148,7 @@ uint32_t KVCache::adopt(uint32_t sequence, PrefixCache::Serial space, std::span<
       pools[g].share(table[b] = prefixes->block(path[b / perEntry[g]], g, b % perEntry[g]));
   }
   int32_t last = path[pages - 1];
-  chains[sequence] = {pages, last, prefixes->serial(last)};
+  chains[sequence] = {pages, last, prefixes->serial(last), hash};
   return length;
 }
 
@@ -154,8 +162,10 @@ void KVCache::publish(uint32_t sequence, PrefixCache::Serial space, std::span<co
   const Range *held = &ranges[uint64_t(sequence) * pools.size()];
   for (; chain.pages < pages;) {
     PrefixCache::Serial parent = chain.pages ? chain.serial : space;
+    uint64_t parentHash = chain.pages ? chain.hash : PrefixCache::start(space);
     const int32_t *ids = tokens.data() + uint64_t(chain.pages) * page;
-    int32_t entry = prefixes->find(parent, ids);
+    uint64_t hash = prefixes->hash(parentHash, ids);
+    int32_t entry = prefixes->find(parent, hash, ids);
     if (entry < 0) {
       bool any = false, all = true;
       for (uint32_t g = 0; g < pools.size(); ++g) {
@@ -163,7 +173,7 @@ void KVCache::publish(uint32_t sequence, PrefixCache::Serial space, std::span<co
         any |= end > held[g].first && begin < held[g].end;
         all &= groupInfo[g].window != 0 || (begin >= held[g].first && end <= held[g].end);
       }
-      if (!any || !all || (entry = prefixes->insert(parent, ids)) < 0) return;
+      if (!any || !all || (entry = prefixes->insert(parent, hash, ids)) < 0) return;
     }
     for (uint32_t g = 0; g < pools.size(); ++g)
       for (uint32_t i = 0; i < perEntry[g]; ++i) {
@@ -174,7 +184,7 @@ void KVCache::publish(uint32_t sequence, PrefixCache::Serial space, std::span<co
         prefixes->setBlock(entry, g, i, block);
         pools[g].setEntry(block, entry);
       }
-    chain = {chain.pages + 1, entry, prefixes->serial(entry)};
+    chain = {chain.pages + 1, entry, prefixes->serial(entry), hash};
   }
 }
 

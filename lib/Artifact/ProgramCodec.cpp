@@ -26,6 +26,8 @@ public:
     scalar(static_cast<uint32_t>(text.size()));
     bytes.insert(bytes.end(), text.begin(), text.end());
   }
+  /// Whether an optional last list follows.
+  bool more(bool there) const { return there; }
   template <typename T, typename F> void list(const std::vector<T> &items, size_t, F each) {
     scalar(static_cast<uint32_t>(items.size()));
     for (const T &item : items)
@@ -40,6 +42,7 @@ public:
   size_t at = 0;
   std::span<const uint8_t> bytes;
 
+  bool more(bool) const { return status.ok() && at < bytes.size(); }
   bool need(size_t n) {
     if (!status.ok()) return false;
     if (bytes.size() - at >= n) return true;
@@ -137,6 +140,11 @@ template <typename Coder, typename P> void fields(Coder &coder, P &program) {
     c.scalar(group.pageTokens);
     c.scalar(group.layers);
     c.scalar(group.blockBytes);
+  });
+  if (!coder.more(!program.blocks.empty())) return; // a CPU's
+  coder.list(program.blocks, 8, [](auto &c, auto &block) {
+    c.scalar(block.threads);
+    c.scalar(block.sharedBytes);
   });
 }
 

@@ -129,6 +129,13 @@ Status validateProgram(const Program &p, uint64_t weightBytes) {
   }
   for (const std::string &kernel : p.kernels)
     if (!isSymbol(kernel)) return wrong("program: '%s' is not the name of a kernel", kernel.c_str());
+  if (!p.blocks.empty() && p.blocks.size() != p.kernels.size())
+    return wrong("program: expected a block shape for each of %zu kernels, found %zu", p.kernels.size(), p.blocks.size());
+  for (const BlockShape &b : p.blocks) {
+    if (b.threads % 32) return wrong("program: expected a block of whole warps of 32 threads, found %u threads", b.threads);
+    LATHE_RETURN_IF_ERROR(range("threads of a block", b.threads, 32, 1024));
+    LATHE_RETURN_IF_ERROR(range("shared memory of a block", b.sharedBytes, 0, 232448));
+  }
   for (size_t i = 0; i < p.args.size(); ++i) LATHE_RETURN_IF_ERROR(checkArg(p, i, weightBytes));
   for (size_t i = 0; i < p.launches.size(); ++i) LATHE_RETURN_IF_ERROR(checkLaunch(p, i));
 

@@ -3,6 +3,7 @@
 //===----------------------------------------------------------------------===//
 #include "lathe/Driver/Compile.h"
 #include "ModelText.h"
+#include "NVPTX/Capabilities.h"
 #include "X86/Compile.h"
 #include "lathe/InitAll.h"
 #include "lathe/import/Import.h"
@@ -20,21 +21,31 @@ namespace lathe {
 
 Result<std::vector<artifact::Variant>> parseTarget(const std::string &target) {
   using artifact::Variant;
-  if (target == "x86") return std::vector<Variant>{Variant::avx2, Variant::avx512vnni, Variant::avx512bf16};
-  if (target == "native") {
-    Variant best = codegen::hostVariant();
-    if (best == Variant::none) return makeError(StatusCode::failedPrecondition, "target 'native': this machine has no AVX2, which Lathe needs");
-    return std::vector<Variant>{best};
-  }
   std::vector<Variant> variants;
+  auto add = [&](Variant v) {
+    if (!llvm::is_contained(variants, v)) variants.push_back(v);
+  };
+  const Variant x86[] = {Variant::avx2, Variant::avx512vnni, Variant::avx512bf16};
   SmallVector<StringRef> parts;
   StringRef(target).split(parts, ',');
   for (StringRef part : parts) {
+    if (part == "x86") {
+      for (Variant v : x86) add(v);
+      continue;
+    }
+    if (part == "native") {
+      Variant best = codegen::hostVariant();
+      if (best == Variant::none) return makeError(StatusCode::failedPrecondition, "target 'native': this machine has no AVX2, which Lathe needs");
+      add(best);
+      continue;
+    }
     Variant found = Variant::none;
-    for (Variant v : {Variant::avx2, Variant::avx512vnni, Variant::avx512bf16})
+    for (Variant v : x86)
       if (part == codegen::variantName(v)) found = v;
-    if (found == Variant::none) return makeError(StatusCode::invalidArgument, "unknown target '%s', expected x86, native, avx2, avx512vnni or avx512bf16", part.str().c_str());
-    if (!llvm::is_contained(variants, found)) variants.push_back(found);
+    if (const codegen::nvptx::Chip *chip = codegen::nvptx::findChip(part)) found = chip->variant;
+    if (found == Variant::none)
+      return makeError(StatusCode::invalidArgument, "unknown target '%s', expected x86, native, avx2, avx512vnni, avx512bf16, sm_80, sm_89, sm_90a, sm_100a or sm_120a", part.str().c_str());
+    add(found);
   }
   return variants;
 }
@@ -127,17 +138,27 @@ Result<CompileResult> compileModel(const CompileRequest &request) {
   LATHE_RETURN_IF_ERROR(readModelText(request.model, request.tokenizer, *module, options, text));
 
   progress("running passes");
-  LATHE_RETURN_IF_ERROR(runPhases(*module, from, last, options));
+  // GPUs have choices of their own and so a copy of the module; packed weights are shared.
+  bool wantsGpu = llvm::any_of(options.variants, artifact::isGpu), wantsCpu = !llvm::all_of(options.variants, artifact::isGpu);
+  OwningOpRef<ModuleOp> gpu;
+  if (wantsGpu) {
+    gpu = OwningOpRef<ModuleOp>(module->clone());
+    LATHE_RETURN_IF_ERROR(runPhases(*gpu, from, last, gpuOptions(options)));
+  }
+  if (wantsCpu)
+    LATHE_RETURN_IF_ERROR(runPhases(*module, from, last, options));
+  else
+    module = nullptr;
   CompileResult result;
   if (request.to != Phase::package) {
     llvm::raw_string_ostream os(result.text);
     OpPrintingFlags flags;
-    (*module)->print(os, flags.enableDebugInfo(true, false).useLocalScope());
+    (module ? *module : *gpu)->print(os, flags.enableDebugInfo(true, false).useLocalScope());
     return result;
   }
   result.output = request.output.empty() ? defaultOutput(request.model) : request.output;
   progress("generating code");
-  LATHE_ASSIGN_OR_RETURN(result.package, packageArtifact(*module, text, options, result.output,
+  LATHE_ASSIGN_OR_RETURN(result.package, packageArtifact(module ? *module : ModuleOp(), gpu ? *gpu : ModuleOp(), text, options, result.output,
                                                          [&](uint64_t done, uint64_t all) { progress("packing weights", done, all); }));
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;

@@ -4,6 +4,7 @@
 // Code is emitted kernel by kernel, weights are packed tile by tile straight into the file: memory does not
 // grow with the model.
 //===----------------------------------------------------------------------===//
+#include "Package.h"
 #include "X86/Compile.h"
 #include "WeightExpressions.h"
 #include "dialects/Kernel/Kernel.h"
@@ -74,6 +75,8 @@ Result<codegen::KernelJob> makeJob(plan::KernelOp op, uint64_t &scratch) {
                    op.getSymName().str().c_str(), f.str().c_str());
 }
 
+} // namespace
+
 Program buildProgram(plan::ProgramOp op, uint64_t scratch) {
   Program p;
   p.maxRows = op.getMaxRows(), p.maxOutRows = op.getMaxOutRows(), p.maxSeq = op.getMaxSeq(), p.vocabulary = op.getVocabulary();
@@ -85,6 +88,9 @@ Program buildProgram(plan::ProgramOp op, uint64_t scratch) {
   SymbolTable symbols(op);
   for (auto k : op.getOps<plan::KernelOp>())
     kernels[k.getSymName()] = p.kernels.size(), p.kernels.push_back(k.getSymName().str());
+  for (auto k : op.getOps<plan::KernelOp>())
+    if (auto threads = k->getAttrOfType<IntegerAttr>("threads"))
+      p.blocks.push_back({uint32_t(threads.getInt()), uint32_t(k->getAttrOfType<IntegerAttr>("shared_bytes").getInt())});
   for (auto g : op.getOps<plan::KVGroupOp>()) {
     groups[g.getSymName()] = p.kvGroups.size();
     p.kvGroups.push_back({uint32_t(g.getKind()), uint32_t(g.getWindow()), uint32_t(g.getPage()), uint32_t(g.getLayers()), uint64_t(g.getBlockBytes())});
@@ -130,6 +136,8 @@ Program buildProgram(plan::ProgramOp op, uint64_t scratch) {
   return p;
 }
 
+namespace {
+
 Result<WeightRows> packedRows(ArrayAttr params, int64_t interleave, SymbolTable &symbols, FileCache &files) {
   std::vector<WeightRows> parts;
   for (Attribute name : params) {
@@ -162,13 +170,44 @@ Status writeVector(const WeightRows &rows, artifact::ArtifactWriter &writer) {
   return Status();
 }
 
-/// Packs every weight of |program| to its planned offset in the WEIGHTS section.
-Status packWeights(ModuleOp module, plan::ProgramOp program, uint64_t weightBytes, int threads, artifact::ArtifactWriter &writer,
+/// A weight of the file and the module that says what it is made of.
+struct FileWeight {
+  ModuleOp module;
+  plan::WeightOp op;
+};
+
+/// Gives every weight of |programs| its place in the WEIGHTS section: equal ones share it. Returns them in the order of the file, and its size.
+std::vector<FileWeight> placeWeights(ArrayRef<ModuleOp> modules, uint64_t &bytes) {
+  std::vector<FileWeight> all;
+  std::map<std::string, uint64_t> places;
+  bytes = 0;
+  for (ModuleOp module : modules) {
+    SymbolTable symbols(module);
+    for (auto w : (*module.getOps<plan::ProgramOp>().begin()).getOps<plan::WeightOp>()) {
+      Operation *source = symbols.lookup(w.getSource());
+      std::string key;
+      llvm::raw_string_ostream os(key);
+      if (source)
+        for (NamedAttribute attr : source->getAttrs())
+          if (attr.getName() != SymbolTable::getSymbolAttrName()) os << attr.getName() << attr.getValue();
+      os << w.getBytes() << (source ? source->getName().getStringRef() : "");
+      auto [it, inserted] = places.try_emplace(key, llvm::alignTo(bytes, 64));
+      w.setOffset(it->second);
+      if (!inserted) continue;
+      bytes = it->second + w.getBytes();
+      all.push_back({module, w});
+    }
+  }
+  return all;
+}
+
+/// Packs |weights| to their places.
+Status packWeights(ArrayRef<FileWeight> weights, uint64_t weightBytes, int threads, artifact::ArtifactWriter &writer,
                    const std::function<void(uint64_t, uint64_t)> &progress) {
   LATHE_RETURN_IF_ERROR(writer.beginWeights());
-  SymbolTable symbols(module);
   FileCache files;
-  for (auto w : program.getOps<plan::WeightOp>()) {
+  for (auto [module, w] : weights) {
+    SymbolTable symbols(module);
     LATHE_RETURN_IF_ERROR(writer.pad(64));
     std::string where = "weight '" + w.getSource().str() + "'";
     if (writer.weightBytes() != w.getOffset())
@@ -199,41 +238,60 @@ Status packWeights(ModuleOp module, plan::ProgramOp program, uint64_t weightByte
 
 } // namespace
 
-Result<PackageReport> packageArtifact(ModuleOp module, const ModelText &text, const CompileOptions &options, const std::string &path,
+Result<PackageReport> packageArtifact(ModuleOp module, ModuleOp gpu, const ModelText &text, const CompileOptions &options, const std::string &path,
                                       const std::function<void(uint64_t, uint64_t)> &progress) {
   using artifact::SectionKind;
   PackageReport report;
-  auto programs = module.getOps<plan::ProgramOp>();
-  if (programs.empty()) return makeError(StatusCode::failedPrecondition, "expected a module with a plan.program");
-  plan::ProgramOp program = *programs.begin();
+  SmallVector<ModuleOp> modules;
+  for (ModuleOp m : {module, gpu}) {
+    if (!m) continue;
+    if (m.getOps<plan::ProgramOp>().empty()) return makeError(StatusCode::failedPrecondition, "expected a module with a plan.program");
+    modules.push_back(m);
+  }
+  uint64_t weightBytes = 0;
+  std::vector<FileWeight> weights = placeWeights(modules, weightBytes);
+  LATHE_ASSIGN_OR_RETURN(auto seed, syntheticSeed(options));
 
   double start = now();
-  std::vector<codegen::KernelJob> jobs;
-  uint64_t scratch = 0;
-  for (auto k : program.getOps<plan::KernelOp>()) {
-    LATHE_ASSIGN_OR_RETURN(auto made, makeJob(k, scratch));
-    jobs.push_back(std::move(made));
-  }
-  report.kernels = jobs.size();
   LATHE_ASSIGN_OR_RETURN(auto writer, artifact::ArtifactWriter::create(path));
   LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::metadata, text.metadata));
-  uint64_t weightBytes = 0;
-  for (auto w : program.getOps<plan::WeightOp>())
-    weightBytes = std::max<uint64_t>(weightBytes, w.getOffset() + w.getBytes());
-  LATHE_ASSIGN_OR_RETURN(auto seed, syntheticSeed(options));
-  Program laidOut = buildProgram(program, scratch);
-  if (seed) laidOut.syntheticWeightBytes = weightBytes, laidOut.syntheticSeed = *seed;
-  auto encoded = encodeProgram(laidOut);
-  LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::program, artifact::Variant::none, encoded));
-  std::map<artifact::Variant, std::string> built; // variants may share code
-  for (artifact::Variant variant : options.variants) {
-    artifact::Variant emitted = codegen::emittedVariant(variant);
-    if (!built.count(emitted)) {
-      LATHE_ASSIGN_OR_RETURN(built[emitted], codegen::buildCode(jobs, codegen::X86Target{emitted}, options.threads));
+  auto addProgram = [&](plan::ProgramOp op, artifact::Variant variant, uint64_t scratch) {
+    Program laidOut = buildProgram(op, scratch);
+    if (seed) laidOut.syntheticWeightBytes = weightBytes, laidOut.syntheticSeed = *seed;
+    return writer.addSection(SectionKind::program, variant, encodeProgram(laidOut));
+  };
+  if (module) {
+    plan::ProgramOp program = *module.getOps<plan::ProgramOp>().begin();
+    std::vector<codegen::KernelJob> jobs;
+    uint64_t scratch = 0;
+    for (auto k : program.getOps<plan::KernelOp>()) {
+      LATHE_ASSIGN_OR_RETURN(auto made, makeJob(k, scratch));
+      jobs.push_back(std::move(made));
     }
-    const std::string &code = built[emitted];
-    report.codeBytes += code.size();
-    LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::code, variant, {reinterpret_cast<const uint8_t *>(code.data()), code.size()}));
+    report.kernels += jobs.size();
+    LATHE_RETURN_IF_ERROR(addProgram(program, artifact::Variant::none, scratch));
+    std::map<artifact::Variant, std::string> built; // variants may share code
+    for (artifact::Variant variant : options.variants) {
+      if (artifact::isGpu(variant)) continue;
+      artifact::Variant emitted = codegen::emittedVariant(variant);
+      if (!built.count(emitted)) {
+        LATHE_ASSIGN_OR_RETURN(built[emitted], codegen::buildCode(jobs, codegen::X86Target{emitted}, options.threads));
+      }
+      const std::string &code = built[emitted];
+      report.codeBytes += code.size();
+      LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::code, variant, {reinterpret_cast<const uint8_t *>(code.data()), code.size()}));
+    }
+  }
+  for (artifact::Variant variant : options.variants) {
+    if (!artifact::isGpu(variant)) continue;
+    plan::ProgramOp program = *gpu.getOps<plan::ProgramOp>().begin();
+    LATHE_ASSIGN_OR_RETURN(GpuCode code, buildGpuCode(program, variant, options.threads));
+    report.kernels += code.kernels;
+    report.codeBytes += code.ptx.size() + code.cubin.size();
+    LATHE_RETURN_IF_ERROR(addProgram(program, variant, 0));
+    auto bytes = [](const std::string &s) { return std::span(reinterpret_cast<const uint8_t *>(s.data()), s.size()); };
+    LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::ptx, variant, bytes(code.ptx)));
+    if (!code.cubin.empty()) LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::cubin, variant, bytes(code.cubin)));
   }
   report.codeSeconds = now() - start;
   if (!text.tokenizer.empty()) LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::tokenizer, artifact::Variant::none, text.tokenizer));
@@ -241,7 +299,7 @@ Result<PackageReport> packageArtifact(ModuleOp module, const ModelText &text, co
   if (!text.generation.empty()) LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::generation, text.generation));
 
   start = now();
-  if (!seed) LATHE_RETURN_IF_ERROR(packWeights(module, program, weightBytes, options.threads, writer, progress));
+  if (!seed) LATHE_RETURN_IF_ERROR(packWeights(weights, weightBytes, options.threads, writer, progress));
   report.weightBytes = weightBytes;
   report.packSeconds = now() - start;
   LATHE_RETURN_IF_ERROR(writer.finish());

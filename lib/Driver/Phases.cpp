@@ -56,18 +56,25 @@ static std::string pipelineOf(Phase phase, const CompileOptions &o) {
     add("llm-to-kernel");
     break;
   case Phase::plan:
-    add("kernel-to-plan{max-rows=" + std::to_string(o.maxRows) + " max-seq=" + std::to_string(o.maxSeq) + "}");
+    add("kernel-to-plan{max-rows=" + std::to_string(o.maxRows) + " max-seq=" + std::to_string(o.maxSeq) + (o.gpu ? " gpu=true}" : "}"));
     add("plan-verify");
     break;
   }
   return "builtin.module(" + text + ")";
 }
 
-static Status dump(ModuleOp module, Phase phase, const std::string &directory) {
+CompileOptions gpuOptions(const CompileOptions &options) {
+  CompileOptions o = options;
+  o.gpu = true;
+  if (o.activations == "auto") o.activations = "bf16";
+  return o;
+}
+
+static Status dump(ModuleOp module, Phase phase, const std::string &directory, bool gpu) {
   if (directory.empty()) return Status();
   if (auto error = llvm::sys::fs::create_directories(directory))
     return makeError(StatusCode::invalidArgument, "cannot create '%s': %s", directory.c_str(), error.message().c_str());
-  std::string path = directory + "/" + phaseName(phase) + ".mlir";
+  std::string path = directory + "/" + phaseName(phase) + (gpu ? ".gpu.mlir" : ".mlir");
   std::error_code error;
   llvm::raw_fd_ostream os(path, error);
   if (error) return makeError(StatusCode::invalidArgument, "cannot write '%s': %s", path.c_str(), error.message().c_str());
@@ -77,7 +84,7 @@ static Status dump(ModuleOp module, Phase phase, const std::string &directory) {
 }
 
 Status runPhases(ModuleOp module, Phase from, Phase to, const CompileOptions &options) {
-  if (from == Phase::import) LATHE_RETURN_IF_ERROR(dump(module, from, options.dumpDirectory));
+  if (from == Phase::import) LATHE_RETURN_IF_ERROR(dump(module, from, options.dumpDirectory, options.gpu));
   for (int p = int(from) + 1; p <= int(to) && p <= int(Phase::plan); ++p) {
     Phase phase = Phase(p);
     std::string text = pipelineOf(phase, options), error;
@@ -87,7 +94,7 @@ Status runPhases(ModuleOp module, Phase from, Phase to, const CompileOptions &op
     PassManager pm(module.getContext());
     static_cast<OpPassManager &>(pm) = std::move(*manager);
     if (failed(pm.run(module))) return makeError(StatusCode::invalidArgument, "phase '%s' failed", phaseName(phase));
-    LATHE_RETURN_IF_ERROR(dump(module, phase, options.dumpDirectory));
+    LATHE_RETURN_IF_ERROR(dump(module, phase, options.dumpDirectory, options.gpu));
   }
   return Status();
 }

@@ -53,8 +53,26 @@ Result<std::shared_ptr<LoadedArtifact>> LoadedArtifact::load(const std::string &
   auto view = artifact::ArtifactView::parse(loaded->file.bytes());
   if (!view.ok()) return inFile(view.status());
   loaded->sections = *std::move(view);
-  auto programBytes = loaded->sections.find(SectionKind::program);
-  if (!programBytes) return inFile(Status(StatusCode::dataLoss, "section 'program' is missing"));
+  Variant gpu = Variant::none; // the GPU whose program was asked for
+  if (!options.gpu.empty()) {
+    std::string there;
+    size_t best = std::string::npos; // place in the list of what was asked for
+    for (const artifact::Section &s : loaded->sections.sections()) {
+      auto variant = static_cast<Variant>(s.variant);
+      if (s.kind != static_cast<uint32_t>(SectionKind::program) || !artifact::isGpu(variant)) continue;
+      there += (there.empty() ? "" : ", ") + std::string(artifact::toString(variant));
+      size_t place = options.gpu == "any" ? 0 : ("," + options.gpu + ",").find("," + std::string(artifact::toString(variant)) + ",");
+      if (place < best) best = place, gpu = variant;
+    }
+    if (gpu == Variant::none)
+      return inFile(makeError(StatusCode::notFound, "the artifact has no code for %s, it has: %s; compile with '--target x86,sm_80'",
+                              options.gpu == "any" ? "a GPU" : options.gpu.c_str(), there.empty() ? "none" : there.c_str()));
+  }
+  auto programBytes = loaded->sections.find(SectionKind::program, gpu);
+  if (!programBytes)
+    return inFile(Status(StatusCode::dataLoss, loaded->sections.sections().empty() || gpu != Variant::none
+                                                   ? "section 'program' is missing"
+                                                   : "section 'program' is missing: the artifact has no code for x86-64"));
   auto program = decodeProgram(*programBytes);
   if (!program.ok()) return inFile(program.status());
   loaded->code = *std::move(program);
@@ -62,7 +80,10 @@ Result<std::shared_ptr<LoadedArtifact>> LoadedArtifact::load(const std::string &
   if (Status s = validateProgram(loaded->code, loaded->weightBytes.size()); !s.ok()) return inFile(std::move(s));
   if (Status s = loaded->file.check(); !s.ok()) return s;
   if (loaded->code.syntheticWeightBytes) LATHE_RETURN_IF_ERROR(loaded->makeSyntheticWeights());
-  if (Status s = loaded->enterCode(options.variant); !s.ok()) return inFile(std::move(s));
+  if (gpu != Variant::none)
+    loaded->chosen = gpu;
+  else if (Status s = loaded->enterCode(options.variant); !s.ok())
+    return inFile(std::move(s));
   loaded->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return loaded;
 }

@@ -14,6 +14,9 @@ namespace lathe::runtime {
 
 struct LoadOptions {
   std::string variant; ///< see chooseVariant
+  /// Names of GPU code, the best first ("sm_90a,sm_80"), or "any": load the program of the first that is there instead of
+  /// the CPU's, and enter no code. variant() is then that GPU's. See Device::gpuCode.
+  std::string gpu = {};
 };
 
 /// A mapped artifact: checked sections, a validated program, the kernels of one code variant.
@@ -29,7 +32,7 @@ public:
   const artifact::ArtifactView &view() const { return sections; }
   const Program &program() const { return code; }
   artifact::Variant variant() const { return chosen; }
-  /// One function per Program.kernels entry.
+  /// One function per Program.kernels entry; none for a GPU's program.
   const std::vector<LatheKernelFn> &kernels() const { return functions; }
   /// WEIGHTS, or what stands for it (Program.syntheticWeightBytes).
   std::span<const uint8_t> weights() const { return weightBytes; }

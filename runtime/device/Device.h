@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace lathe::runtime {
@@ -78,11 +79,17 @@ class Device {
 public:
   virtual ~Device() = default;
   virtual const char *name() const = 0;
+  /// What LoadOptions::gpu of an artifact for this device is: empty for a CPU.
+  virtual std::string gpuCode() const { return {}; }
   virtual Result<std::unique_ptr<Executable>> prepare(std::shared_ptr<LoadedArtifact> artifact,
                                                       const ExecutableOptions &options) = 0;
 };
 
 /// The CPU of this process. Executables share one thread team and take turns by run.
 std::unique_ptr<Device> makeCpuDevice();
+/// PTX in the emulator of runtime/device/emulator: one machine for each executable, of the artifact's chip.
+std::unique_ptr<Device> makeEmulatorDevice();
+/// The first NVIDIA GPU, through the driver library of the system. Errors: failedPrecondition when there is no driver or no device.
+Result<std::unique_ptr<Device>> makeCudaDevice();
 
 } // namespace lathe::runtime

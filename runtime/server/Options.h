@@ -66,6 +66,7 @@ struct ServedModel {
   uint32_t vocabulary = 0, contextTokens = 0, hiddenSize = 0;
   runtime::Pooling pooling = runtime::Pooling::last;
   std::shared_ptr<metrics::ModelMetrics> metrics;
+  std::shared_ptr<runtime::Device> device; ///< outlives the engine
   std::shared_ptr<runtime::RequestEngine> engine;
 };
 

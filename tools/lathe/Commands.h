@@ -29,15 +29,17 @@ Result<int> compilerCommand(const std::string &command, const Args &args);
 /// Options that several commands share.
 struct EngineFlags {
   uint64_t threads = 0, context = 0;
-  std::string variant;
+  std::string variant, device;
   bool pin = false;
   std::optional<uint64_t> memory;
   void declare(Options &options);
   runtime::EngineOptions engineOptions() const;
 };
 
-/// Loads |path|. A GGUF file or a model directory is compiled first, into a cache by content.
-Result<std::shared_ptr<runtime::LoadedArtifact>> openModel(const std::string &path, const EngineFlags &flags);
+/// The device of `--device`. Errors: no such device, or it cannot be used here.
+Result<std::unique_ptr<runtime::Device>> openDevice(const EngineFlags &flags);
+/// Loads |path| for |device|. A GGUF file or a model directory is compiled first, into a cache by content.
+Result<std::shared_ptr<runtime::LoadedArtifact>> openModel(const std::string &path, const EngineFlags &flags, const runtime::Device &device);
 /// The compiled form of a model file or directory, from the cache or compiled now.
 Result<std::string> cachedArtifact(const std::string &model);
 /// True for what openModel compiles first.

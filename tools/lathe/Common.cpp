@@ -12,7 +12,8 @@ void EngineFlags::declare(Options &options) {
   options.number("--threads", "N", "threads to work with (default: one per core)", threads, 1, 256);
   options.number("--ctx", "N", "tokens the context holds (default: what the model was compiled for)", context, 1,
                  1u << 26);
-  options.text("--variant", "V", "code variant: avx2, avx512 (the best of those), avx512vnni, avx512bf16", variant);
+  options.text("--device", "D", "where to run: cpu (default), cuda (an NVIDIA GPU), emulator (GPU code without a GPU, slowly)", device);
+  options.text("--variant", "V", "code variant: avx2, avx512 (the best of those), avx512vnni, avx512bf16; with the emulator a GPU's", variant);
   options.flag("--pin", "bind each thread to a core", pin);
   options.number("--memory", "MB", "most memory for KV cache and work space", memory, 1, uint64_t(1) << 32);
 }
@@ -26,12 +27,22 @@ runtime::EngineOptions EngineFlags::engineOptions() const {
   return o;
 }
 
-Result<std::shared_ptr<runtime::LoadedArtifact>> openModel(const std::string &path, const EngineFlags &flags) {
+Result<std::unique_ptr<runtime::Device>> openDevice(const EngineFlags &flags) {
+  if (flags.device.empty() || flags.device == "cpu") return runtime::makeCpuDevice();
+  if (flags.device == "emulator") return runtime::makeEmulatorDevice();
+  if (flags.device == "cuda") return runtime::makeCudaDevice();
+  return makeError(StatusCode::invalidArgument, "unknown device '%s', expected cpu, cuda or emulator", flags.device.c_str());
+}
+
+Result<std::shared_ptr<runtime::LoadedArtifact>> openModel(const std::string &path, const EngineFlags &flags, const runtime::Device &device) {
   std::string file = path;
   if (isModelSource(path)) {
     LATHE_ASSIGN_OR_RETURN(file, cachedArtifact(path));
   }
-  return runtime::LoadedArtifact::load(file, {flags.variant});
+  runtime::LoadOptions options{flags.variant};
+  options.gpu = device.gpuCode();
+  if (options.gpu == "any" && !flags.variant.empty()) options.gpu = flags.variant;
+  return runtime::LoadedArtifact::load(file, options);
 }
 
 uint64_t peakMemory() {

@@ -109,6 +109,8 @@ Result<int> inspectCommand(const Args &args) {
   auto view = ArtifactView::parse(file.bytes());
   if (!view.ok()) return inFile(view.status());
   auto bytes = view->find(SectionKind::program);
+  for (const Section &s : view->sections()) // a GPU's, when there is no other
+    if (!bytes && s.kind == static_cast<uint32_t>(SectionKind::program)) bytes = view->find(SectionKind::program, static_cast<Variant>(s.variant));
   if (!bytes) return inFile(Status(StatusCode::dataLoss, "section 'program' is missing"));
   auto program = decodeProgram(*bytes);
   if (!program.ok()) return inFile(program.status());

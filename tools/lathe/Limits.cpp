@@ -188,6 +188,7 @@ double measureRead(unsigned threads, artifact::Variant variant, int rounds) {
 
 MachineLimits measureLimits(unsigned threads, artifact::Variant variant) {
   MachineLimits limits;
+  if (artifact::isGpu(variant)) return limits;
   limits.readBytesPerSecond = measureRead(threads, variant, 8);
   auto team = ThreadTeam::acquire();
   Work work{nullptr, 0, variant != artifact::Variant::avx2};

@@ -17,7 +17,7 @@ struct MachineLimits {
 };
 /// Only the first of them, the best of |rounds| reads of 192 MB; 0 without the memory for it.
 double measureRead(unsigned threads, artifact::Variant variant, int rounds);
-/// Takes about half a second.
+/// Takes about half a second. All zero for a GPU's code.
 MachineLimits measureLimits(unsigned threads, artifact::Variant variant);
 
 } // namespace lathe::tool

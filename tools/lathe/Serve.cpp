@@ -23,7 +23,7 @@ struct ServeFlags {
   EngineFlags engine;
   server::ServerOptions server;
   std::vector<std::string> names;
-  std::string keyFile, policy = "fcfs", device = "cpu", preemption = "auto", pooling = "last", generation = "auto", trace;
+  std::string keyFile, policy = "fcfs", preemption = "auto", pooling = "last", generation = "auto", trace;
   uint64_t port = 8000, sequences = 64, queue = 256, queueTokens = 0, stepTokens = 0, savedKv = 0;
   std::optional<double> itl, header, body, idle, write, ping, request, shutdown;
   uint64_t connections = 1024, bodyMb = 8, bodiesMb = 256, unsentKb = 1024, workers = 2;
@@ -43,7 +43,6 @@ Options declare(ServeFlags &f) {
   o.texts("--allowed-host", "NAME", "a name in the Host header beside addresses, localhost and this machine's", f.server.allowedHosts);
   o.texts("--cors-origin", "URL", "a web site whose pages may call", f.server.corsOrigins);
   o.heading("Engine");
-  o.text("--device", "NAME", "what runs the steps: cpu (default: cpu)", f.device);
   f.engine.declare(o);
   o.number("--max-seqs", "N", "sequences computed at one time (default: 64)", f.sequences, 1, 4096);
   o.number("--saved-kv", "MB", "host memory for KV blocks of preempted requests; 0: they are computed again", f.savedKv, 0, uint64_t(1) << 32);
@@ -102,7 +101,6 @@ Status apply(ServeFlags &f) {
       if (value == name) return Status();
     return makeError(StatusCode::invalidArgument, "option '%s': expected %s, found '%s'", option, expected, value.c_str());
   };
-  LATHE_RETURN_IF_ERROR(oneOf("--device", f.device, {"cpu"}, "cpu"));
   LATHE_RETURN_IF_ERROR(oneOf("--preemption", f.preemption, {"auto", "recompute", "save"}, "auto, recompute or save"));
   LATHE_RETURN_IF_ERROR(oneOf("--pooling", f.pooling, {"last", "mean"}, "last or mean"));
   return oneOf("--generation-config", f.generation, {"auto", "none"}, "auto or none");
@@ -111,7 +109,8 @@ Status apply(ServeFlags &f) {
 Result<server::ServedModel> openServed(const std::string &path, const std::string &name, const ServeFlags &f,
                                        double readLimit) {
   server::ServedModel m;
-  LATHE_ASSIGN_OR_RETURN(auto artifact, openModel(path, f.engine));
+  LATHE_ASSIGN_OR_RETURN(m.device, openDevice(f.engine));
+  LATHE_ASSIGN_OR_RETURN(auto artifact, openModel(path, f.engine, *m.device));
   m.name = name;
   m.path = path;
   char fingerprint[96];
@@ -143,7 +142,7 @@ Result<server::ServedModel> openServed(const std::string &path, const std::strin
   o.itlTarget = f.itl.value_or(0) / 1e3;
   o.tracePath = f.trace;
   m.metrics = std::make_shared<metrics::ModelMetrics>(name, readLimit);
-  LATHE_ASSIGN_OR_RETURN(m.engine, RequestEngine::create(artifact, m.text, o, nullptr, m.metrics.get()));
+  LATHE_ASSIGN_OR_RETURN(m.engine, RequestEngine::create(artifact, m.text, o, m.device.get(), m.metrics.get()));
   m.vocabulary = artifact->program().vocabulary;
   m.hiddenSize = artifact->program().hiddenSize;
   m.contextTokens = m.engine->limits().contextTokens;

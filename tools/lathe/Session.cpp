@@ -38,14 +38,15 @@ SamplingParams SamplingFlags::apply(SamplingParams p) const {
 
 Result<Session> Session::open(const std::string &path, const EngineFlags &flags, uint32_t sequences) {
   Session s;
-  LATHE_ASSIGN_OR_RETURN(s.artifact, openModel(path, flags));
+  LATHE_ASSIGN_OR_RETURN(s.device, openDevice(flags));
+  LATHE_ASSIGN_OR_RETURN(s.artifact, openModel(path, flags, *s.device));
   auto begin = std::chrono::steady_clock::now();
   if (s.artifact->view().find(artifact::SectionKind::tokenizer)) {
     LATHE_ASSIGN_OR_RETURN(s.text, runtime::TextModel::create(*s.artifact));
   }
   runtime::EngineOptions options = flags.engineOptions();
   options.maxSequences = sequences;
-  LATHE_ASSIGN_OR_RETURN(s.engine, runtime::Engine::create(s.artifact, options));
+  LATHE_ASSIGN_OR_RETURN(s.engine, runtime::Engine::create(s.artifact, options, s.device.get()));
   LATHE_ASSIGN_OR_RETURN(s.sequence, s.engine->open());
   s.engine->cancelOn(&interrupted);
   s.loadSeconds =

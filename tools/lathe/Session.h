@@ -23,6 +23,7 @@ struct SamplingFlags {
 struct Session {
   std::shared_ptr<runtime::LoadedArtifact> artifact;
   std::optional<runtime::TextModel> text;
+  std::unique_ptr<runtime::Device> device; ///< outlives the engine
   std::unique_ptr<runtime::Engine> engine;
   runtime::SequenceId sequence = 0;
   double loadSeconds = 0;

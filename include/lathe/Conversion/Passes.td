@@ -32,6 +32,7 @@ def KernelToPlanPass : Pass<"kernel-to-plan", "::mlir::ModuleOp"> {
     Option<"chunk", "chunk", "int64_t", "256", "tokens of history per attention chunk">,
     Option<"splitRows", "split-rows", "int64_t", "16", "rows up to which attention is split by chunks; 0: never">,
     Option<"logitBytes", "logit-bytes", "int64_t", "16777216", "largest logits buffer">,
+    Option<"gpu", "gpu", "bool", "false", "lay out and launch for NVIDIA GPUs: their activation layout, blocks instead of items, more buckets">,
   ];
   let statistics = [
     Statistic<"numKernels", "kernels", "distinct kernels">,

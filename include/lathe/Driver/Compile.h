@@ -29,7 +29,7 @@ struct CompileResult {
 /// Errors of MLIR passes are printed as diagnostics before the Status comes back. The artifact appears whole or not at all.
 Result<CompileResult> compileModel(const CompileRequest &request);
 
-/// "x86", "native", or variant names separated by commas.
+/// "x86", "native", names of code variants and of GPUs ("sm_80"), separated by commas.
 Result<std::vector<artifact::Variant>> parseTarget(const std::string &target);
 
 } // namespace lathe

@@ -25,7 +25,8 @@ struct CompileOptions {
   int64_t page = 32;
   int64_t maxSeq = 0; ///< 0: the model's own
   int64_t maxRows = 512;
-  std::vector<artifact::Variant> variants;
+  bool gpu = false; ///< plan for NVIDIA GPUs
+  std::vector<artifact::Variant> variants; ///< of x86, and GPUs
   /// "file", or "synthetic:SEED": the artifact holds no weights and the runtime makes them up (speed of large shapes).
   std::string weights = "file";
   int threads = 2;
@@ -45,6 +46,8 @@ struct ModelText {
   std::string metadata;   ///< JSON
 };
 
+/// The options for the GPUs' own copy of an imported module: |activations| `auto` means bf16 there.
+CompileOptions gpuOptions(const CompileOptions &options);
 /// Runs the passes from |from| (the module is at its end) to the end of |to|, at most Phase::plan.
 Status runPhases(mlir::ModuleOp module, Phase from, Phase to, const CompileOptions &options);
 
@@ -54,8 +57,9 @@ struct PackageReport {
   uint64_t codeBytes = 0, weightBytes = 0, fileBytes = 0;
   int kernels = 0;
 };
-/// Emits code, packs weights and writes the artifact of a module at the end of Phase::plan. |progress| gets (done, all) bytes of weights.
-Result<PackageReport> packageArtifact(mlir::ModuleOp module, const ModelText &text, const CompileOptions &options, const std::string &path,
+/// Emits code, packs weights and writes the artifact of a module at the end of Phase::plan. |gpu|: the same model at the same phase for GPUs, or
+/// null; both read the same packed weights, which are in the file once. An artifact without x86 variants has GPU programs only. |progress| gets (done, all) bytes of weights.
+Result<PackageReport> packageArtifact(mlir::ModuleOp module, mlir::ModuleOp gpu, const ModelText &text, const CompileOptions &options, const std::string &path,
                                       const std::function<void(uint64_t, uint64_t)> &progress);
 
 } // namespace lathe

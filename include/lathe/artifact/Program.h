@@ -57,7 +57,7 @@ struct Launch {
   ShareKind shareKind = ShareKind::contiguous;
   uint32_t itemRows = 1;
   uint64_t items = 0;
-  uint32_t barrier = 1; ///< all threads wait after it
+  uint32_t barrier = 1; ///< all threads wait after it; a GPU runs launches one after the other
   uint32_t name = 0;    ///< index into Program.names: layer and op, for profiles ("blk.3.attn_q+k+v")
   /// For explain: bytes of weights read, and multiply-adds per row.
   uint64_t weightBytes = 0;
@@ -93,6 +93,12 @@ struct KVGroup {
   uint64_t blockBytes = 0; ///< all layers of the group, K and V
 };
 
+/// How a GPU kernel is launched: one block an item.
+struct BlockShape {
+  uint32_t threads = 0;
+  uint32_t sharedBytes = 0; ///< dynamic shared memory
+};
+
 struct Program {
   uint32_t maxRows = 0;    ///< rows a step may have
   uint32_t maxOutRows = 0; ///< rows a "head" call may have
@@ -118,6 +124,7 @@ struct Program {
   std::vector<Launch> launches;
   std::vector<Entry> entries;
   std::vector<KVGroup> kvGroups;
+  std::vector<BlockShape> blocks; ///< a GPU's program: one per kernel; else empty
 };
 
 } // namespace lathe

@@ -5,6 +5,7 @@
 // reads it; views and in-place results share their operand's buffer. Offsets are chosen largest first, at the lowest
 // place that is free for the whole lifetime.
 //===----------------------------------------------------------------------===//
+#include "NVPTX/Kernels.h"
 #include "dialects/Kernel/Kernel.h"
 #include "dialects/Plan/Plan.h"
 #include "lathe/Codegen/Params.h"
@@ -43,6 +44,7 @@ std::string layerName(Location loc) {
 
 struct Options {
   int64_t maxRows, maxSeq, chunk, splitRows, logitBytes;
+  bool gpu;
 };
 
 class Planner {
@@ -87,8 +89,13 @@ public:
     SmallVector<int64_t> sizes;
     if (canSplit && options.splitRows < options.maxRows) sizes.push_back(options.splitRows);
     sizes.push_back(options.maxRows);
-    if (failed(entry("step", stepOps, sizes)) || failed(entry("head", headOps, {maxOutRows}))) return failure();
-    if (!embedOps.empty() && failed(entry("embed", embedOps, {maxOutRows}))) return failure();
+    SmallVector<int64_t> headSizes{maxOutRows};
+    if (options.gpu) { // a tile of 8 rows, of 16, of 32
+      sizes = bucketSizes({8, 16}, options.maxRows);
+      headSizes = bucketSizes({8}, maxOutRows);
+    }
+    if (failed(entry("step", stepOps, sizes)) || failed(entry("head", headOps, headSizes))) return failure();
+    if (!embedOps.empty() && failed(entry("embed", embedOps, headSizes))) return failure();
     step.erase();
     return success();
   }
@@ -97,6 +104,14 @@ private:
   struct Buffer {
     int64_t id, bytes, first, last, offset = 0;
   };
+
+  static SmallVector<int64_t> bucketSizes(ArrayRef<int64_t> small, int64_t most) {
+    SmallVector<int64_t> sizes;
+    for (int64_t rows : small)
+      if (rows < most) sizes.push_back(rows);
+    sizes.push_back(most);
+    return sizes;
+  }
 
   std::string bufferName(int64_t id) { return "b" + std::to_string(id); }
 
@@ -111,6 +126,7 @@ private:
     int64_t rows = llvm::alignTo(outRows(type) ? maxOutRows : options.maxRows, 16);
     if (auto r = dyn_cast<RowsType>(type)) return rows * r.getStride() * 4;
     auto act = cast<kernel::ActType>(type);
+    if (options.gpu) return nvptx::actBytes(rows, act.getK(), ActFormat(act.getFormat()), act.getHalves());
     return activationBytes(rows, act.getK(), ActFormat(act.getFormat()), act.getHalves());
   }
 
@@ -259,6 +275,12 @@ private:
   template <typename P>
   void launch(Operation *op, StringRef family, const P &params, LaunchSpec &l, Region *body = nullptr) {
     DictionaryAttr dictionary = toDictionary(b.getContext(), params);
+    nvptx::LaunchShape shape;
+    if constexpr (requires { nvptx::launchShape(params); })
+      if (options.gpu) {
+        shape = nvptx::launchShape(params);
+        l.items = shape.items, l.count = shape.count, l.itemRows = shape.itemRows;
+      }
     std::string key = family.str();
     llvm::raw_string_ostream os(key);
     dictionary.print(os);
@@ -273,6 +295,10 @@ private:
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPointToStart(&program.getBody().front());
       auto k = plan::KernelOp::create(b, op->getLoc(), it->second.getValue(), family, dictionary);
+      if (options.gpu) {
+        k->setAttr("threads", b.getI64IntegerAttr(shape.threads));
+        k->setAttr("shared_bytes", b.getI64IntegerAttr(shape.sharedBytes));
+      }
       if (body) {
         IRMapping mapping;
         body->cloneInto(&k.getBody(), mapping);
@@ -312,6 +338,7 @@ private:
       bucket.getBody().push_back(new Block());
       b.setInsertionPointToEnd(&bucket.getBody().front());
       split = options.splitRows > 0 && rows <= options.splitRows;
+      rowTile = rows <= 8 ? 8 : rows <= 16 ? 16 : 32;
       for (Operation *op : ops) {
         auto result = llvm::TypeSwitch<Operation *, LogicalResult>(op)
                           .Case<kernel::GatherOp, kernel::NormOp, kernel::QuantizeOp, kernel::ActivateOp, kernel::MatmulOp, kernel::AnglesOp,
@@ -417,7 +444,13 @@ private:
       l.count = matmulUnits(p);
       l.barrier = i + 1 == op.getWeights().size();
       l.cost = cost(p);
-      launch(op, "matmul", p, l);
+      if (!options.gpu) {
+        launch(op, "matmul", p, l);
+        continue;
+      }
+      nvptx::MmaParams tiled{p};
+      tiled.rowTile = rowTile;
+      launch(op, "matmul", tiled, l);
     }
     return success();
   }
@@ -557,6 +590,7 @@ private:
   llvm::StringMap<int64_t> groupIndex;
   std::map<std::string, FlatSymbolRefAttr> kernelNames;
   int64_t maxOutRows = 16;
+  int64_t rowTile = 8; ///< GPU: of the bucket's matmuls
   bool split = false;
 };
 
@@ -578,7 +612,7 @@ struct KernelToPlanPass : lathe::impl::KernelToPlanPassBase<KernelToPlanPass> {
       module.emitError() << "expected a positive max-seq, found " << sequence;
       return signalPassFailure();
     }
-    Planner planner(module, step, {maxRows, sequence, chunk, splitRows, logitBytes});
+    Planner planner(module, step, {maxRows, sequence, chunk, splitRows, logitBytes, gpu});
     if (failed(planner.run())) return signalPassFailure();
     numKernels = planner.kernelCount;
     numLaunches = planner.launchCount;

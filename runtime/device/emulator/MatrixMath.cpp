@@ -67,15 +67,6 @@ void multiplyRow(const float *a, const float *b, float *d, unsigned k, unsigned 
         inverse[n] = std::bit_cast<double>((2046ull << 52) - (exponent - scaleUp));
         sum[n] = 0;
       }
-      if (!finite) {
-        for (unsigned n = 0; n < kWidth; ++n) {
-          double plain = 0;
-          for (unsigned index = 0; index <= count; ++index)
-            plain += terms[index][n];
-          d[column + n] = canonical(static_cast<float>(plain));
-        }
-        continue;
-      }
       for (unsigned index = 0; index <= count; ++index) {
         LATHE_LANE_LOOP
         for (unsigned n = 0; n < kWidth; ++n)
@@ -88,6 +79,13 @@ void multiplyRow(const float *a, const float *b, float *d, unsigned k, unsigned 
         // Toward zero.
         uint32_t down = std::bit_cast<uint32_t>(rounded) - (std::fabs(static_cast<double>(rounded)) > std::fabs(exact) && std::fabs(rounded) < INFINITY);
         d[column + n] = std::bit_cast<float>(down);
+      }
+      for (unsigned n = 0; n < kWidth && !finite; ++n) { // infinities and NaN, without any effect on the columns beside
+        if (std::isfinite(largest[n])) continue;
+        double plain = 0;
+        for (unsigned index = 0; index <= count; ++index)
+          plain += terms[index][n];
+        d[column + n] = canonical(static_cast<float>(plain));
       }
     }
 }

@@ -1,11 +1,12 @@
 //===- CompareLogits.cpp - compiled logits against the interpreter's ---------===//
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //
-//   CompareLogits ARTIFACT FILE.f32 TOLERANCE TOKEN...
+//   CompareLogits [--device D] ARTIFACT FILE.f32 TOLERANCE TOKEN...
 //
 // FILE.f32 holds float32 logits [tokens][vocabulary] (lathe-interp --raw). Passes when max |a - b| / max |b| is at
 // most TOLERANCE, and the likeliest tokens are equal wherever the reference's first two differ by more than the error.
 //===----------------------------------------------------------------------===//
+#include "TestDevice.h"
 #include "runtime/engine/Engine.h"
 #include <algorithm>
 #include <cmath>
@@ -24,18 +25,19 @@ static int fail(const Status &status) {
 }
 
 int main(int argc, char **argv) {
+  std::unique_ptr<Device> device = takeDevice(argc, argv);
   if (argc < 5) {
-    std::fprintf(stderr, "usage: CompareLogits ARTIFACT FILE.f32 TOLERANCE TOKEN...\n");
+    std::fprintf(stderr, "usage: CompareLogits [--device D] ARTIFACT FILE.f32 TOLERANCE TOKEN...\n");
     return 2;
   }
   std::vector<int32_t> tokens;
   for (int i = 4; i < argc; ++i)
     tokens.push_back(std::atoi(argv[i]));
-  auto loaded = LoadedArtifact::load(argv[1]);
+  auto loaded = LoadedArtifact::load(argv[1], loadFor(*device));
   if (!loaded.ok()) return fail(loaded.status());
   EngineOptions options;
   options.contextTokens = uint32_t(tokens.size());
-  auto engine = Engine::create(*loaded, options);
+  auto engine = Engine::create(*loaded, options, device.get());
   if (!engine.ok()) return fail(engine.status());
   auto id = (*engine)->open();
   if (!id.ok()) return fail(id.status());

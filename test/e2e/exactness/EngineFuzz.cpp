@@ -1,7 +1,7 @@
 //===- EngineFuzz.cpp - many requests at once, each as if alone --------------===//
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //
-//   EngineFuzz [--context N] [--prompt N] [--new N] [--requests N] SEED SCHEDULES ARTIFACT...
+//   EngineFuzz [--device D] [--context N] [--prompt N] [--new N] [--requests N] SEED SCHEDULES ARTIFACT...
 //
 // The artifacts are one model compiled with different pages. A pool of requests is answered first, each alone, by the
 // single-caller engine on one thread. Then every schedule draws an engine (page, KV size, rows of a step, policy, kind of
@@ -10,6 +10,7 @@
 // invariants are checked after every step, and no block may be left in use at the end. Schedule k of seed S is
 // schedule 0 of seed S + k, which is what a failure prints.
 //===----------------------------------------------------------------------===//
+#include "TestDevice.h"
 #include "runtime/engine/Engine.h"
 #include "runtime/engine/EngineCore.h"
 #include <algorithm>
@@ -29,6 +30,8 @@ namespace {
 using Rng = std::mt19937_64;
 int pick(Rng &rng, int low, int high) { return low + int(rng() % uint64_t(high - low + 1)); }
 bool chance(Rng &rng, int percent) { return pick(rng, 1, 100) <= percent; }
+
+std::unique_ptr<Device> device; ///< what all engines run on
 
 struct Limits {
   int context = 144, prompt = 96, fresh = 48, requests = 48;
@@ -256,7 +259,7 @@ public:
   std::string run(std::shared_ptr<LoadedArtifact> artifact, Totals &totals) {
     RequestEngineOptions o = options(artifact->program());
     double time = 0;
-    auto made = EngineCore::create(artifact, nullptr, o, nullptr, nullptr, [&time] { return time += 1e-4; });
+    auto made = EngineCore::create(artifact, nullptr, o, device.get(), nullptr, [&time] { return time += 1e-4; });
     if (!made.ok()) return made.status().message();
     EngineCore &core = **made;
     // Some of the groups of the pool, so that prefixes come again.
@@ -328,20 +331,26 @@ private:
 
 int main(int argc, char **argv) {
   Limits limits;
+  std::string deviceName = "cpu";
   int at = 1;
   for (; at + 1 < argc && std::strncmp(argv[at], "--", 2) == 0; at += 2) {
     std::string name = argv[at];
+    if (name == "--device") {
+      deviceName = argv[at + 1];
+      continue;
+    }
     int *value = name == "--context" ? &limits.context : name == "--prompt" ? &limits.prompt : name == "--new" ? &limits.fresh : name == "--requests" ? &limits.requests : nullptr;
     if (!value) die("unknown option '" + name + "'");
     *value = std::atoi(argv[at + 1]);
   }
+  device = namedDevice(deviceName);
   limits.requests = std::max(4, limits.requests / 4 * 4);
-  if (argc - at < 3) die("usage: EngineFuzz [--context N] [--prompt N] [--new N] [--requests N] SEED SCHEDULES ARTIFACT...");
+  if (argc - at < 3) die("usage: EngineFuzz [--device D] [--context N] [--prompt N] [--new N] [--requests N] SEED SCHEDULES ARTIFACT...");
   uint64_t seed = std::strtoull(argv[at], nullptr, 10);
   uint64_t schedules = std::strtoull(argv[at + 1], nullptr, 10);
   std::vector<std::shared_ptr<LoadedArtifact>> artifacts;
   for (int i = at + 2; i < argc; ++i) {
-    auto loaded = LoadedArtifact::load(argv[i], {});
+    auto loaded = LoadedArtifact::load(argv[i], loadFor(*device));
     check(loaded.status());
     artifacts.push_back(*loaded);
   }
@@ -352,7 +361,7 @@ int main(int argc, char **argv) {
     EngineOptions alone;
     alone.threads = 1;
     alone.contextTokens = uint32_t(limits.context);
-    auto engine = Engine::create(artifacts[0], alone);
+    auto engine = Engine::create(artifacts[0], alone, device.get());
     check(engine.status());
     for (PoolEntry &entry : pool)
       answerAlone(**engine, entry, uint32_t(limits.context));
@@ -375,7 +384,7 @@ int main(int argc, char **argv) {
       o.maxSequences = 1;
       o.memoryBudget = uint64_t(1) << 40;
       o.measureSteps = false;
-      auto core = EngineCore::create(artifacts[0], nullptr, o, nullptr, nullptr, {});
+      auto core = EngineCore::create(artifacts[0], nullptr, o, device.get(), nullptr, {});
       check(core.status());
       (*core)->add(1, entry.request, std::make_shared<Keep>(entry.embedding), 0);
       while (!(*core)->idle())
@@ -389,7 +398,7 @@ int main(int argc, char **argv) {
     auto &artifact = artifacts[(seed + k) % artifacts.size()];
     std::string wrong = schedule.run(artifact, totals);
     if (wrong.empty()) continue;
-    std::fprintf(stderr, "error: schedule %llu: %s\nreplay: %s --context %d --prompt %d --new %d --requests %d %llu 1", (unsigned long long)k, wrong.c_str(), argv[0],
+    std::fprintf(stderr, "error: schedule %llu: %s\nreplay: %s --device %s --context %d --prompt %d --new %d --requests %d %llu 1", (unsigned long long)k, wrong.c_str(), argv[0], deviceName.c_str(),
                  limits.context, limits.prompt, limits.fresh, limits.requests, (unsigned long long)(seed + k));
     for (int i = at + 2; i < argc; ++i)
       std::fprintf(stderr, " %s", argv[i]);

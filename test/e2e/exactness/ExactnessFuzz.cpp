@@ -1,13 +1,14 @@
 //===- ExactnessFuzz.cpp - promise P1, as bits -------------------------------===//
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //
-//   ExactnessFuzz SEED TRIALS ARTIFACT...
+//   ExactnessFuzz [--device D] SEED TRIALS ARTIFACT...
 //
 // The artifacts are one model compiled with different pages. Reference: each sequence alone, one thread, one step for the
 // whole of it, the first artifact, its avx2 code. Every trial mixes artifact, code variant, thread count, chunk size, placement of
 // KV blocks, NaN in free blocks, the order and the pieces in which sequences arrive, and rollbacks; the logits of every
-// row must have the reference's bits.
+// row must have the reference's bits. On a GPU or the emulator: one code variant, shorter sequences.
 //===----------------------------------------------------------------------===//
+#include "TestDevice.h"
 #include "runtime/engine/Engine.h"
 #include <algorithm>
 #include <cstdio>
@@ -38,13 +39,15 @@ std::string describe(const Setting &s) {
   return text;
 }
 
+std::unique_ptr<Device> device;
+
 std::unique_ptr<Engine> open(const Setting &s) {
-  auto loaded = LoadedArtifact::load(s.artifact, {.variant = s.variant});
+  auto loaded = LoadedArtifact::load(s.artifact, loadFor(*device, s.variant));
   if (!loaded.ok()) {
     std::fprintf(stderr, "error: %s\n", loaded.status().message().c_str());
     std::exit(2);
   }
-  auto engine = Engine::create(*loaded, s.options);
+  auto engine = Engine::create(*loaded, s.options, device.get());
   if (!engine.ok()) {
     std::fprintf(stderr, "error: %s\n", engine.status().message().c_str());
     std::exit(2);
@@ -63,8 +66,10 @@ void check(const Status &status, const Setting &setting) {
 } // namespace
 
 int main(int argc, char **argv) {
+  device = takeDevice(argc, argv);
+  const bool cpu = device->gpuCode().empty();
   if (argc < 4) {
-    std::fprintf(stderr, "usage: ExactnessFuzz SEED TRIALS ARTIFACT...\n");
+    std::fprintf(stderr, "usage: ExactnessFuzz [--device D] SEED TRIALS ARTIFACT...\n");
     return 2;
   }
   uint64_t seed = std::strtoull(argv[1], nullptr, 10);
@@ -73,8 +78,9 @@ int main(int argc, char **argv) {
   Rng rng(seed);
 
   std::vector<std::string> variants;
+  if (!cpu) variants.push_back(device->gpuCode());
   for (const char *v : {"avx2", "avx512vnni", "avx512bf16"})
-    if (supported(artifacts[0], v)) variants.push_back(v);
+    if (cpu && supported(artifacts[0], v)) variants.push_back(v);
   if (variants.empty()) {
     std::fprintf(stderr, "error: %s\n", LoadedArtifact::load(artifacts[0], {}).status().message().c_str());
     return 2;
@@ -83,15 +89,15 @@ int main(int argc, char **argv) {
   base.options.threads = 1;
   auto reference = open(base);
   const uint32_t vocabulary = reference->program().vocabulary, maxRows = reference->program().maxRows;
-  const uint32_t context = std::min(reference->program().maxSeq, 700u);
+  const uint32_t context = std::min(reference->program().maxSeq, cpu ? 700u : 40u);
 
   // Lengths around pages, row blocks and attention chunks.
   const int lengths[] = {1, 2, 3, 15, 16, 17, 31, 33, 64, 65, 100, 255, 256, 257, 300, 513, 600};
-  constexpr int count = 32;
+  const int count = cpu ? 32 : 10;
   std::vector<std::vector<int32_t>> texts(count);
   std::vector<std::vector<float>> expected(count);
   for (int i = 0; i < count; ++i) {
-    int length = i < int(std::size(lengths)) ? lengths[i] : pick(rng, 1, 40);
+    int length = i < int(std::size(lengths)) && cpu ? lengths[i] : pick(rng, 1, 40);
     texts[i].resize(std::min<uint32_t>(length, context));
     for (int32_t &token : texts[i])
       token = int32_t(rng() % vocabulary);

@@ -38,9 +38,26 @@ TEST(ProgramCodec, LongListsNeedNoMoreThanTheirBytes) {
   EXPECT_EQ(back->launches.size(), 1000u);
 }
 
+TEST(ProgramCodec, BlocksAreOnlyInAGpusProgram) {
+  Program p = sampleProgram();
+  size_t cpu = encodeProgram(p).size();
+  for (size_t i = 0; i < p.kernels.size(); ++i) p.blocks.push_back({uint32_t(32 * (i + 1)), uint32_t(i)});
+  auto bytes = encodeProgram(p);
+  EXPECT_EQ(bytes.size(), cpu + 4 + 8 * p.blocks.size());
+  auto back = decodeProgram(bytes);
+  ASSERT_TRUE(back.ok()) << back.status().message();
+  EXPECT_EQ(back->blocks.size(), p.kernels.size());
+  EXPECT_EQ(back->blocks.back().threads, 32 * p.kernels.size());
+  EXPECT_EQ(encodeProgram(*back), bytes);
+}
+
 TEST(ProgramCodec, EveryTruncationIsAnError) {
-  auto bytes = encodeProgram(sampleProgram());
+  Program p = sampleProgram();
+  size_t cpu = encodeProgram(p).size();
+  p.blocks.assign(p.kernels.size(), {32, 0});
+  auto bytes = encodeProgram(p);
   for (size_t n = 0; n < bytes.size(); ++n) {
+    if (n == cpu) continue; // a whole program of a CPU
     auto got = decodeProgram(std::span(bytes).first(n));
     ASSERT_FALSE(got.ok()) << n;
     EXPECT_NE(got.status().message().find("the section ends at " + std::to_string(n)), std::string::npos)
@@ -75,6 +92,10 @@ TEST(ProgramCodec, ValidationNamesWhatIsWrong) {
       {"expected pageTokens in", [](Program &p) { p.kvGroups[1].pageTokens = 0; }},
       {"expected KV layers in", [](Program &p) { p.kvGroups[1].layers = 0; }},
       {"expected blockBytes in", [](Program &p) { p.kvGroups[1].blockBytes = 0; }},
+      {"expected a block shape for each of", [](Program &p) { p.blocks.resize(p.kernels.size() + 1); }},
+      {"expected a block of whole warps of 32 threads, found 33 threads", [](Program &p) { p.blocks.resize(p.kernels.size(), {33, 0}); }},
+      {"expected threads of a block in 32..1024, found 2048", [](Program &p) { p.blocks.resize(p.kernels.size(), {2048, 0}); }},
+      {"expected shared memory of a block in 0..232448, found 232449", [](Program &p) { p.blocks.resize(p.kernels.size(), {64, 232449}); }},
       {"'no such!' is not the name of a kernel", [](Program &p) { p.kernels[0] = "no such!"; }},
       {"argument 0: offset 8192 is outside the arena of 8192 bytes", [](Program &p) { p.args[0].offset = 8192; }},
       {"argument 1: offset 4096 is outside the weights", [](Program &p) { p.args[1].offset = 4096; }},

@@ -5,7 +5,9 @@
 // plain matrix product.
 //===----------------------------------------------------------------------===//
 #include "Harness.h"
+#include "runtime/device/emulator/MatrixMath.h"
 #include "runtime/device/emulator/Numerics.h"
+#include <bit>
 #include <cmath>
 
 namespace lathe::emulator {
@@ -193,6 +195,25 @@ TEST(Tensor, SwizzlesAndEdges) {
         uint16_t expected = row + 12 < 20 && column + 90 < 100 ? matrix[(row + 12) * 104 + column + 90] : 0;
         ASSERT_EQ(found[at / 2], expected) << "row " << row << " column " << column;
       }
+  }
+}
+TEST(MatrixMath, AColumnWithNanChangesNoOtherColumn) {
+  Random random{11};
+  constexpr unsigned k = 16, columns = 16;
+  float a[k], b[k * columns], clean[columns], dirty[columns];
+  auto draw = [&] { return static_cast<float>(std::ldexp(double(random.next() >> 40) - 0x1p23, int(random.next() % 12) - 24)); };
+  for (float &v : a) v = draw();
+  for (float &v : b) v = draw();
+  for (unsigned n = 0; n < columns; ++n) clean[n] = dirty[n] = draw();
+  MatrixArithmetic arithmetic = arithmeticOf(MatrixFamily::mma, Type::bf16);
+  multiplyRow(a, b, clean, k, columns, arithmetic);
+  b[5 * columns + 3] = NAN;
+  dirty[9] = INFINITY;
+  multiplyRow(a, b, dirty, k, columns, arithmetic);
+  for (unsigned n = 0; n < columns; ++n) {
+    if (n == 3) EXPECT_TRUE(std::isnan(dirty[n]));
+    else if (n == 9) EXPECT_EQ(dirty[n], INFINITY);
+    else EXPECT_EQ(std::bit_cast<uint32_t>(dirty[n]), std::bit_cast<uint32_t>(clean[n])) << n;
   }
 }
 TEST(Tensor, ChecksTheDescription) {

@@ -1,0 +1,87 @@
+//===- PackageGpu.cpp - a plan's kernels as PTX and cubin ---------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "NVPTX/Kernels.h"
+#include "NVPTX/Lower.h"
+#include "Package.h"
+#include "dialects/Kernel/Kernel.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Parser/Parser.h"
+
+using namespace mlir;
+
+namespace lathe {
+namespace {
+using codegen::nvptx::Chip;
+using codegen::nvptx::PtxJob;
+
+Status misfit(plan::KernelOp op) {
+  return makeError(StatusCode::invalidArgument, "kernel '%s': parameters do not fit the family '%s'", op.getSymName().str().c_str(), op.getFamily().str().c_str());
+}
+
+template <typename P>
+Result<PtxJob> job(plan::KernelOp op, LogicalResult (*emit)(ModuleOp, StringRef, const P &, const Chip &)) {
+  auto params = codegen::fromDictionary<P>(op.getParams());
+  if (failed(params)) return misfit(op);
+  P p = *params;
+  return PtxJob{op.getSymName().str(), [p, emit](ModuleOp m, StringRef s, const Chip &c) { return emit(m, s, p, c); }};
+}
+
+Result<PtxJob> loopsJob(plan::KernelOp op) {
+  auto params = codegen::fromDictionary<codegen::LoopsParams>(op.getParams());
+  if (failed(params)) return misfit(op);
+  codegen::LoopsParams p = *params;
+  if (op.getBody().empty())
+    return PtxJob{op.getSymName().str(), [p](ModuleOp m, StringRef s, const Chip &c) { return codegen::nvptx::emitLoops(m, s, p, nullptr, c); }};
+  // Jobs run in contexts of their own: the body travels as text.
+  std::string text;
+  llvm::raw_string_ostream(text) << "module {\n" << *op.getOperation() << "\n}";
+  return PtxJob{op.getSymName().str(), [p, text](ModuleOp m, StringRef s, const Chip &c) -> LogicalResult {
+                  MLIRContext *context = m.getContext();
+                  context->loadDialect<plan::PlanDialect, kernel::KernelDialect, arith::ArithDialect, math::MathDialect>();
+                  auto source = parseSourceString<ModuleOp>(text, context);
+                  if (!source) return failure();
+                  auto op = *source->getOps<plan::KernelOp>().begin();
+                  return codegen::nvptx::emitLoops(m, s, p, &op.getBody(), c);
+                }};
+}
+
+Result<PtxJob> makeJob(plan::KernelOp op) {
+  using namespace codegen;
+  StringRef f = op.getFamily();
+  if (f == "matmul") return job<nvptx::MmaParams>(op, nvptx::emitMatmul);
+  if (f == "norm") return job<NormParams>(op, nvptx::emitNorm);
+  if (f == "quantize") return job<QuantizeParams>(op, nvptx::emitQuantize);
+  if (f == "activation") return job<ActivationParams>(op, nvptx::emitActivation);
+  if (f == "gather") return job<GatherParams>(op, nvptx::emitGather);
+  if (f == "angles") return job<AnglesParams>(op, nvptx::emitAngles);
+  if (f == "rope_append") return job<RopeAppendParams>(op, nvptx::emitRopeAppend);
+  if (f == "attention") return job<AttentionParams>(op, nvptx::emitAttention);
+  if (f == "loops") return loopsJob(op);
+  return makeError(StatusCode::unsupported,
+                   "kernel '%s': unknown family '%s', expected matmul, norm, quantize, activation, gather, angles, rope_append, attention or loops",
+                   op.getSymName().str().c_str(), f.str().c_str());
+}
+
+} // namespace
+
+Result<GpuCode> buildGpuCode(plan::ProgramOp op, artifact::Variant variant, unsigned threads) {
+  const Chip *chip = codegen::nvptx::findChip(variant);
+  if (!chip) return makeError(StatusCode::internal, "no chip has the variant %u", unsigned(variant));
+  std::vector<PtxJob> jobs;
+  for (auto k : op.getOps<plan::KernelOp>()) {
+    LATHE_ASSIGN_OR_RETURN(auto made, makeJob(k));
+    jobs.push_back(std::move(made));
+  }
+  GpuCode code;
+  code.kernels = int(jobs.size());
+  LATHE_ASSIGN_OR_RETURN(code.ptx, codegen::nvptx::buildPtx(jobs, *chip, threads));
+  if (std::string ptxas = codegen::nvptx::findPtxas(); !ptxas.empty()) {
+    LATHE_ASSIGN_OR_RETURN(auto report, codegen::nvptx::runPtxas(ptxas, code.ptx, *chip));
+    code.cubin = std::move(report.cubin);
+  }
+  return code;
+}
+
+} // namespace lathe

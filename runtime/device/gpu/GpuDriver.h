@@ -1,0 +1,47 @@
+//===- GpuDriver.h - what a GPU program asks of a driver ------------*- C++ -*-===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//
+// The few calls that running a launch plan takes. Implemented by the emulator (runtime/device/emulator) and by the CUDA
+// driver (runtime/device/cuda); GpuExecutable.cpp is the same for both. Addresses are device addresses. Calls are
+// ordered: one stream. One thread at a time.
+//===----------------------------------------------------------------------===//
+#pragma once
+#include "lathe/artifact/Format.h"
+#include "lathe/base/Status.h"
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lathe::runtime {
+
+class GpuDriver {
+public:
+  virtual ~GpuDriver() = default;
+  virtual const char *name() const = 0;
+  /// Whether the device runs code for |variant|.
+  virtual bool runs(artifact::Variant variant) const = 0;
+
+  /// Device memory with undefined content; |what| is for messages. Errors: resourceExhausted.
+  virtual Result<uint64_t> allocate(uint64_t bytes, const char *what) = 0;
+  virtual void release(uint64_t address) = 0;
+  /// Host memory that kernels only read, as device memory: a copy, or the memory itself where the device can. It must stay while the
+  /// driver lives.
+  virtual Result<uint64_t> share(std::span<const uint8_t> bytes, const char *what) = 0;
+  virtual Status upload(uint64_t to, std::span<const uint8_t> bytes) = 0;
+  virtual Status download(std::span<uint8_t> to, uint64_t from) = 0;
+  virtual Status copy(uint64_t to, uint64_t from, uint64_t bytes) = 0;
+  virtual Status fill(uint64_t to, uint8_t value, uint64_t bytes) = 0;
+
+  /// Loads code: |cubin| if it is not empty and the driver takes it, else |ptx|. |kernels| are found by name and then known by
+  /// their index. |sharedBytes|: the dynamic shared memory of each. Errors: dataLoss.
+  virtual Status load(std::string_view ptx, std::span<const uint8_t> cubin, const std::vector<std::string> &kernels, const std::vector<uint32_t> &sharedBytes) = 0;
+  /// Starts |blocks| blocks of |threads| threads with pointers as arguments.
+  virtual Status launch(uint32_t kernel, uint32_t blocks, uint32_t threads, uint32_t sharedBytes, std::span<const uint64_t> args) = 0;
+  /// Waits for everything.
+  virtual Status synchronize() = 0;
+};
+
+} // namespace lathe::runtime

@@ -1,0 +1,267 @@
+//===- GpuExecutable.cpp ----------------------------------------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//
+// All device memory is allocated at creation. A run sends one block of step state (LatheStep with device pointers and the
+// arrays behind it), then starts the launches of its bucket in order.
+//===----------------------------------------------------------------------===//
+#include "runtime/device/gpu/GpuExecutable.h"
+#include <algorithm>
+#include <chrono>
+#include <cinttypes>
+#include <cstring>
+
+namespace lathe::runtime {
+
+uint64_t launchItems(const Launch &l, const LatheStep &s) {
+  switch (l.itemKind) {
+  case ItemKind::fixed: return l.items;
+  case ItemKind::perRow: return l.items * s.rows;
+  case ItemKind::perOutRow: return l.items * s.outRows;
+  case ItemKind::perRowBlock: return l.items * ((s.rows + l.itemRows - 1) / l.itemRows);
+  case ItemKind::perRowChunk: break;
+  }
+  uint64_t chunks = 0;
+  for (uint32_t r = 0; r < s.rows; ++r) chunks += (uint64_t(s.slot[r]) + l.itemRows) / l.itemRows;
+  return l.items * chunks;
+}
+
+namespace {
+
+class GpuExecutable : public Executable {
+public:
+  GpuExecutable(std::unique_ptr<GpuDriver> d, std::shared_ptr<LoadedArtifact> a)
+      : driver(std::move(d)), artifact(std::move(a)), program(artifact->program()) {}
+  ~GpuExecutable() override {
+    for (uint64_t address : owned) driver->release(address);
+  }
+  Status create(const ExecutableOptions &options);
+
+  Result<Ticket> submit(EntryKind kind, const LatheStep &step) override;
+  Status wait(Ticket) override {
+    LATHE_RETURN_IF_ERROR(driver->synchronize());
+    return artifact->mapping().check();
+  }
+  const float *logits(uint32_t row) override {
+    return fetch(logitsHost, row, program.logitsOffset, program.logitsStride, program.vocabulary, logitsReady);
+  }
+  const float *hidden(uint32_t row) override {
+    return fetch(hiddenHost, row, program.hiddenOffset, program.hiddenStride, program.hiddenSize, hiddenReady);
+  }
+  const float *embedding(uint32_t row) override {
+    return fetch(embeddingHost, row, program.embeddingOffset, program.embeddingStride, program.hiddenSize, embeddingReady);
+  }
+  Status saveBlock(uint32_t group, uint32_t block, std::span<uint8_t> out) override {
+    LATHE_ASSIGN_OR_RETURN(uint64_t at, blockAt(group, block, out.size()));
+    return driver->download(out, at);
+  }
+  Status restoreBlock(uint32_t group, uint32_t block, std::span<const uint8_t> bytes) override {
+    LATHE_ASSIGN_OR_RETURN(uint64_t at, blockAt(group, block, bytes.size()));
+    return driver->upload(at, bytes);
+  }
+  Status copyBlock(uint32_t group, uint32_t from, uint32_t to) override {
+    LATHE_ASSIGN_OR_RETURN(uint64_t bytes, blockBytes(group));
+    LATHE_ASSIGN_OR_RETURN(uint64_t source, blockAt(group, from, bytes));
+    LATHE_ASSIGN_OR_RETURN(uint64_t target, blockAt(group, to, bytes));
+    return source == target ? Status() : driver->copy(target, source, bytes);
+  }
+  Status fillBlock(uint32_t group, uint32_t block, uint8_t value) override {
+    LATHE_ASSIGN_OR_RETURN(uint64_t bytes, blockBytes(group));
+    LATHE_ASSIGN_OR_RETURN(uint64_t at, blockAt(group, block, bytes));
+    return driver->fill(at, value, bytes);
+  }
+  void setProfiling(bool on) override {
+    profiling = on;
+    for (size_t i = 0; i < profiles.size(); ++i) profiles[i] = {static_cast<uint32_t>(i), 0, 0, 0};
+  }
+  std::vector<LaunchProfile> profile() const override {
+    std::vector<LaunchProfile> used;
+    for (const LaunchProfile &p : profiles)
+      if (p.calls) used.push_back(p);
+    return used;
+  }
+  unsigned threads() const override { return 1; }
+  uint64_t memoryBytes() const override { return allocated; }
+
+private:
+  Result<uint64_t> blockBytes(uint32_t group) const {
+    if (group >= pools.size()) return makeError(StatusCode::invalidArgument, "no KV group %u", group);
+    return program.kvGroups[group].blockBytes;
+  }
+  Result<uint64_t> blockAt(uint32_t group, uint32_t block, size_t bytes) const {
+    if (group >= pools.size() || block >= blocks[group] || bytes != program.kvGroups[group].blockBytes)
+      return makeError(StatusCode::invalidArgument, "no KV block %u of %zu bytes in group %u", block, bytes, group);
+    return pools[group] + uint64_t(block) * program.kvGroups[group].blockBytes;
+  }
+  Result<uint64_t> own(uint64_t bytes, const char *what) {
+    LATHE_ASSIGN_OR_RETURN(uint64_t address, driver->allocate(bytes, what));
+    owned.push_back(address);
+    allocated += bytes;
+    return address;
+  }
+  const float *fetch(std::vector<float> &host, uint32_t row, uint64_t offset, uint32_t stride, uint32_t width, std::vector<bool> &ready) {
+    float *to = host.data() + uint64_t(row) * width;
+    if (ready[row]) return to;
+    Status s = driver->download({reinterpret_cast<uint8_t *>(to), uint64_t(width) * 4}, arena + offset + uint64_t(row) * stride * 4);
+    if (!s.ok()) std::fill(to, to + width, 0.0f); // wait() has already said what is wrong with the device
+    ready[row] = true;
+    return to;
+  }
+  Status sendStep(const LatheStep &step);
+
+  std::unique_ptr<GpuDriver> driver;
+  std::shared_ptr<LoadedArtifact> artifact;
+  const Program &program;
+  uint64_t arena = 0, weights = 0, state = 0, stateCapacity = 0, allocated = 0;
+  std::vector<uint64_t> owned, pools, args;
+  std::vector<uint32_t> blocks;
+  const Entry *entries[3] = {};
+  std::vector<uint8_t> staging;
+  std::vector<float> logitsHost, hiddenHost, embeddingHost;
+  std::vector<bool> logitsReady, hiddenReady, embeddingReady;
+  std::vector<uint64_t> launchArgs;
+  Ticket lastTicket = 0;
+  bool profiling = false;
+  std::vector<LaunchProfile> profiles;
+};
+
+Status GpuExecutable::create(const ExecutableOptions &options) {
+  const Program &p = program;
+  artifact::Variant variant = artifact->variant();
+  if (!artifact::isGpu(variant) || p.blocks.empty())
+    return makeError(StatusCode::failedPrecondition, "the artifact was loaded for '%s', expected a GPU's code", artifact::toString(variant));
+  if (!driver->runs(variant))
+    return makeError(StatusCode::failedPrecondition, "device '%s' does not run code for %s; compile with another '--target'", driver->name(), artifact::toString(variant));
+  if (options.kvBlocks.size() != p.kvGroups.size())
+    return makeError(StatusCode::invalidArgument, "expected block counts of %zu KV groups, found %zu", p.kvGroups.size(), options.kvBlocks.size());
+  auto ptx = artifact->view().find(artifact::SectionKind::ptx, variant);
+  auto cubin = artifact->view().find(artifact::SectionKind::cubin, variant);
+  if (!ptx) return makeError(StatusCode::dataLoss, "section 'ptx' for %s is missing", artifact::toString(variant));
+  std::vector<uint32_t> shared;
+  for (const BlockShape &b : p.blocks) shared.push_back(b.sharedBytes);
+  LATHE_RETURN_IF_ERROR(driver->load({reinterpret_cast<const char *>(ptx->data()), ptx->size()}, cubin.value_or(std::span<const uint8_t>()), p.kernels, shared));
+  LATHE_ASSIGN_OR_RETURN(weights, driver->share(artifact->weights(), "weights"));
+  LATHE_ASSIGN_OR_RETURN(arena, own(p.arenaBytes, "step arena"));
+  blocks = options.kvBlocks;
+  for (size_t g = 0; g < p.kvGroups.size(); ++g) {
+    LATHE_ASSIGN_OR_RETURN(uint64_t pool, own(p.kvGroups[g].blockBytes * std::max<uint64_t>(1, blocks[g]), "KV cache"));
+    pools.push_back(pool);
+  }
+  // Everything a step points to, at its largest: six arrays, embeddings, a block table a group.
+  stateCapacity = sizeof(LatheStep) + 64 + uint64_t(p.maxRows) * (6 * 4 + 8 + 4ull * p.hiddenSize) + uint64_t(p.maxOutRows) * 4 + 16 * 64;
+  for (const KVGroup &g : p.kvGroups) stateCapacity += 4ull * p.maxRows * ((p.maxSeq + g.pageTokens - 1) / g.pageTokens) + 12 + 64;
+  LATHE_ASSIGN_OR_RETURN(state, own(stateCapacity, "step state"));
+  staging.reserve(stateCapacity);
+  for (const Arg &arg : p.args) {
+    switch (arg.kind) {
+    case ArgKind::arena: args.push_back(arena + arg.offset); break;
+    case ArgKind::weight: args.push_back(weights + arg.offset); break;
+    case ArgKind::kv: args.push_back(pools[arg.group] + arg.offset); break;
+    }
+  }
+  for (const Entry &entry : p.entries) entries[entry.name == "embed" ? 2 : entry.name == "head"] = &entry;
+  logitsHost.resize(uint64_t(p.maxOutRows) * p.vocabulary);
+  hiddenHost.resize(uint64_t(p.maxRows) * p.hiddenSize);
+  logitsReady.resize(p.maxOutRows);
+  hiddenReady.resize(p.maxRows);
+  if (entries[2]) embeddingHost.resize(uint64_t(p.maxOutRows) * p.hiddenSize), embeddingReady.resize(p.maxOutRows);
+  uint32_t most = 0;
+  for (const Launch &l : p.launches) most = std::max(most, l.argCount);
+  launchArgs.reserve(most + 1);
+  profiles.resize(p.launches.size());
+  return Status();
+}
+
+Status GpuExecutable::sendStep(const LatheStep &s) {
+  const Program &p = program;
+  staging.resize(sizeof(LatheStep));
+  LatheStep device = s;
+  device.size = sizeof(LatheStep);
+  // Appends |bytes| and returns where they will be on the device.
+  auto put = [&](const void *from, uint64_t bytes) -> uint64_t {
+    size_t at = (staging.size() + 15) / 16 * 16;
+    staging.resize(at + bytes);
+    if (bytes) std::memcpy(staging.data() + at, from, bytes);
+    return state + at;
+  };
+  auto array = [&](const int32_t *const &from, uint64_t n) { return reinterpret_cast<const int32_t *>(from ? put(from, 4 * n) : 0); };
+  device.token = array(s.token, s.rows);
+  device.position = array(s.position, s.rows);
+  device.slot = array(s.slot, s.rows);
+  device.sequence = array(s.sequence, s.rows);
+  device.parent = array(s.parent, s.rows);
+  device.adapter = array(s.adapter, s.rows);
+  device.outRow = array(s.outRow, s.outRows);
+  device.bitmask = nullptr; // sampling is the host's
+  if (s.embedding) {
+    std::vector<uint64_t> rows(s.rows);
+    for (uint32_t r = 0; r < s.rows; ++r)
+      if (s.embedding[r]) rows[r] = put(s.embedding[r], 4ull * p.hiddenSize);
+    device.embedding = reinterpret_cast<const float *const *>(put(rows.data(), 8ull * s.rows));
+  }
+  std::vector<uint64_t> tables(p.kvGroups.size());
+  std::vector<uint32_t> strides(p.kvGroups.size());
+  for (size_t g = 0; g < p.kvGroups.size() && s.blockTable; ++g) {
+    uint32_t most = (p.maxSeq + p.kvGroups[g].pageTokens - 1) / p.kvGroups[g].pageTokens;
+    strides[g] = std::min(s.tableStride[g], most);
+    std::vector<int32_t> rows;
+    for (uint32_t q = 0; q < s.sequences; ++q) {
+      const int32_t *row = s.blockTable[g] + uint64_t(q) * s.tableStride[g];
+      rows.insert(rows.end(), row, row + strides[g]);
+    }
+    tables[g] = put(rows.data(), 4 * rows.size());
+  }
+  device.blockTable = reinterpret_cast<const int32_t *const *>(put(tables.data(), 8 * tables.size()));
+  device.tableStride = reinterpret_cast<const uint32_t *>(put(strides.data(), 4 * strides.size()));
+  std::memcpy(staging.data(), &device, sizeof device);
+  if (staging.size() > stateCapacity)
+    return makeError(StatusCode::invalidArgument, "expected a step state of at most %" PRIu64 " bytes, found %zu", stateCapacity, staging.size());
+  return driver->upload(state, staging);
+}
+
+Result<Ticket> GpuExecutable::submit(EntryKind kind, const LatheStep &step) {
+  const Entry *found = entries[kind == EntryKind::embed ? 2 : kind == EntryKind::head];
+  if (!found) return Status(StatusCode::unsupported, "the program has no entry 'embed'");
+  const Entry &entry = *found;
+  uint32_t rows = kind == EntryKind::step ? step.rows : step.outRows;
+  auto wide = std::find_if(entry.buckets.begin(), entry.buckets.end(), [&](const Bucket &b) { return b.maxRows >= rows; });
+  if (rows == 0 || wide == entry.buckets.end())
+    return makeError(StatusCode::invalidArgument, "expected 1 to %u rows in entry '%s', found %u", entry.buckets.back().maxRows, entry.name.c_str(), rows);
+  LATHE_RETURN_IF_ERROR(sendStep(step));
+  // The head's row blocks are blocks of output rows.
+  LatheStep counted = step;
+  if (kind != EntryKind::step) counted.rows = step.outRows;
+  using Clock = std::chrono::steady_clock;
+  for (uint32_t i = wide->firstLaunch, end = i + wide->launchCount; i < end; ++i) {
+    const Launch &l = program.launches[i];
+    uint64_t items = launchItems(l, counted);
+    if (items == 0) continue;
+    if (items > 0x7fffffff) return makeError(StatusCode::invalidArgument, "launch '%s': expected at most 2147483647 blocks, found %" PRIu64, program.names[l.name].c_str(), items);
+    launchArgs.assign(args.begin() + l.firstArg, args.begin() + l.firstArg + l.argCount);
+    launchArgs.push_back(state);
+    const BlockShape &shape = program.blocks[l.kernel];
+    auto before = profiling ? Clock::now() : Clock::time_point();
+    Status s = driver->launch(l.kernel, static_cast<uint32_t>(items), shape.threads, shape.sharedBytes, launchArgs);
+    if (!s.ok()) return std::move(s).at("launch '" + program.names[l.name] + "'");
+    if (!profiling) continue;
+    LATHE_RETURN_IF_ERROR(driver->synchronize());
+    double seconds = std::chrono::duration<double>(Clock::now() - before).count();
+    LaunchProfile &profile = profiles[i];
+    profile.fastest = profile.calls ? std::min(profile.fastest, seconds) : seconds;
+    profile.calls += 1;
+    profile.seconds += seconds;
+  }
+  std::fill(logitsReady.begin(), logitsReady.end(), false);
+  std::fill(embeddingReady.begin(), embeddingReady.end(), false);
+  if (kind == EntryKind::step) std::fill(hiddenReady.begin(), hiddenReady.end(), false);
+  return ++lastTicket;
+}
+
+} // namespace
+
+Result<std::unique_ptr<Executable>> prepareOnGpu(std::unique_ptr<GpuDriver> driver, std::shared_ptr<LoadedArtifact> artifact, const ExecutableOptions &options) {
+  auto e = std::make_unique<GpuExecutable>(std::move(driver), std::move(artifact));
+  LATHE_RETURN_IF_ERROR(e->create(options));
+  return std::unique_ptr<Executable>(std::move(e));
+}
+
+} // namespace lathe::runtime

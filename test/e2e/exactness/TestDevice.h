@@ -1,0 +1,44 @@
+//===- TestDevice.h - "--device NAME" of the test programs -----------*- C++ -*-===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#pragma once
+#include "runtime/device/Device.h"
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+namespace lathe::runtime {
+
+inline std::unique_ptr<Device> namedDevice(const std::string &name) {
+  if (name == "cpu") return makeCpuDevice();
+  if (name == "emulator") return makeEmulatorDevice();
+  if (name == "cuda") {
+    auto device = makeCudaDevice();
+    if (device.ok()) return *std::move(device);
+    std::fprintf(stderr, "error: %s\n", device.status().message().c_str());
+    std::exit(2);
+  }
+  std::fprintf(stderr, "error: unknown device '%s'\n", name.c_str());
+  std::exit(2);
+}
+
+/// Takes "--device NAME" off the front of the arguments.
+inline std::unique_ptr<Device> takeDevice(int &argc, char **&argv) {
+  std::string name = "cpu";
+  if (argc > 2 && std::string(argv[1]) == "--device") {
+    name = argv[2];
+    argv[2] = argv[0];
+    argc -= 2, argv += 2;
+  }
+  return namedDevice(name);
+}
+
+/// Options to load an artifact for |device|; |variant|: of the CPU's code.
+inline LoadOptions loadFor(const Device &device, const std::string &variant = {}) {
+  LoadOptions o;
+  o.gpu = device.gpuCode();
+  if (o.gpu.empty()) o.variant = variant;
+  return o;
+}
+
+} // namespace lathe::runtime

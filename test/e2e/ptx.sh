@@ -1,0 +1,61 @@
+#!/bin/bash
+# GPU code without a GPU: tiny models on the PTX emulator against the interpreter, against x86 bit for bit, and P1's fuzz.
+set -euo pipefail
+ROOT=$(cd "$(dirname "$0")/../.." && pwd)
+BUILD=${LATHE_BUILD:-$ROOT/build}
+WORK=$BUILD/test/e2e/ptx
+CHIPS=${LATHE_FULL:+sm_80,sm_89,sm_90a,sm_100a,sm_120a}
+CHIPS=${CHIPS:-sm_80}
+mkdir -p "$WORK"
+TOKENS=$(python3 -c "print(*[(7 * i * i + 3 * i) % 301 for i in range(21)])")
+
+# model NAME COMPILE-OPTIONS -- MODEL-OPTIONS
+model() {
+  local name=$1 options=()
+  shift
+  while [ "$1" != -- ]; do options+=("$1"); shift; done
+  shift
+  python3 "$ROOT/test/e2e/tiny_model.py" --layers 2 --max-seq 64 "$@" >"$WORK/$name.mlir"
+  "$BUILD/bin/lathe" compile "$WORK/$name.mlir" -o "$WORK/$name.lathe" --target "native,$CHIPS" --max-rows 48 "${options[@]}" --dump-phases="$WORK/$name" --quiet >/dev/null
+}
+# interpreted NAME TOLERANCE COMPILE-OPTIONS -- MODEL-OPTIONS: the GPU's fused module on the interpreter against its PTX.
+interpreted() {
+  local name=$1 tolerance=$2
+  shift 2
+  model "$name" "$@"
+  "$BUILD/bin/lathe-interp" "$WORK/$name/fuse.gpu.mlir" --tokens "${TOKENS// /,}" --raw "$WORK/$name.f32"
+  # shellcheck disable=SC2086 # TOKENS is a list
+  for mode in lazy eager; do LATHE_EMULATOR_MODE=$mode "$BUILD/test/e2e/CompareLogits" --device emulator "$WORK/$name.lathe" "$WORK/$name.f32" "$tolerance" $TOKENS; done
+}
+# equal NAME COMPILE-OPTIONS -- MODEL-OPTIONS: x86 and PTX give the same bits.
+equal() {
+  local name=$1
+  model "$@"
+  # shellcheck disable=SC2086
+  "$BUILD/test/e2e/CompareDevices" "$WORK/$name.lathe" cpu emulator $TOKENS
+}
+
+# bf16 activations: a value near a rounding boundary may fall on the other side, 1/256 of it.
+interpreted auto 1e-2 --
+interpreted floats 1e-2 --kv bf16 -- --weights bf16,f16,f32 --embedding bf16 --head-norms
+interpreted kquants 1e-2 --kv int8 -- --weights q4_0,q8_0 --hidden 128 --head 64 --heads 4 --kv-heads 1 --ffn 192 --window 40
+equal int8 --activations int8 -- --head-norms
+equal int8z --activations int8z --kv int8 -- --weights q4_0,q8_0,int8,int4_g32 --hidden 128 --ffn 192
+equal f32 --activations f32 --kv f32 -- --weights int4z_g32,f16 --softcap 20 --untied --parallel
+
+"$BUILD/test/e2e/ExactnessFuzz" --device emulator "${LATHE_SEED:-1}" "${LATHE_TRIALS:-3}" "$WORK/auto.lathe"
+"$BUILD/test/e2e/ExactnessFuzz" --device emulator "${LATHE_SEED:-1}" "${LATHE_TRIALS:-2}" "$WORK/floats.lathe"
+
+# The command a user types, and what the file says of itself.
+"$BUILD/bin/lathe" run "$WORK/auto.lathe" --device emulator --prompt-ids 1,2,3 -n 4 --json >"$WORK/run.json"
+grep -q '"variant":"sm_80"' "$WORK/run.json"
+"$BUILD/bin/lathe" inspect "$WORK/auto.lathe" | grep -q 'ptx *sm_80'
+
+# Without NVIDIA's driver the message says so; on a machine that has it there is nothing to see here.
+if ! "$BUILD/bin/lathe" run "$WORK/auto.lathe" --device cuda --prompt-ids 1,2,3 -n 4 >/dev/null 2>"$WORK/cuda.log"; then
+  grep -q "device 'cuda'" "$WORK/cuda.log" || { cat "$WORK/cuda.log" >&2; exit 1; }
+fi
+! "$BUILD/bin/lathe" run "$WORK/auto.lathe" --device tpu --prompt-ids 1 2>"$WORK/device.log"
+grep -q "unknown device 'tpu', expected cpu, cuda or emulator" "$WORK/device.log"
+! "$BUILD/bin/lathe" explain "$WORK/auto.lathe" --device emulator >/dev/null 2>"$WORK/explain.log"
+grep -q "expected device 'cpu', found 'emulator'" "$WORK/explain.log"

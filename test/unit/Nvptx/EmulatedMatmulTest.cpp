@@ -1,0 +1,206 @@
+//===- EmulatedMatmulTest.cpp - matmuls in the emulator ------------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//
+// Integer and f32 activations: the scalar model's bits, which are x86's. bf16 activations: float64 within the documented
+// bound, and the same bits whatever rows come along and however many a block takes.
+//===----------------------------------------------------------------------===//
+#include "Machine.h"
+#include "RandomWeight.h"
+
+using namespace lathe;
+using namespace lathe::codegen;
+using namespace lathe::codegen::nvptx;
+using namespace lathe::codegen::nvptx::test;
+using lathe::codegen::test::fullGrid;
+using lathe::codegen::test::randomInputs;
+using lathe::codegen::test::randomWeight;
+using lathe::codegen::test::sameBytes;
+using nvptx::test::job;
+
+namespace {
+
+struct Case {
+  MmaParams p;
+  std::string name;
+};
+
+MmaParams shape(StorageType type, ActFormat act, int64_t n, int64_t k) {
+  MmaParams p;
+  p.type = type, p.act = act, p.n = n, p.k = k, p.outStride = rowStride(n), p.halves = packedLayout(type).subK == 16;
+  return p;
+}
+
+/// The exact weights of types whose dequantization rounds: what bf16 activations are multiplied with.
+double exactWeight(const model::Weight &w, int64_t row, int64_t i) {
+  PackedLayout l = packedLayout(w.type);
+  if (l.floatBytes) return w.value(row, i);
+  double v = double(w.scale(row, i)) * w.level(row, i);
+  return l.min ? v + double(w.min(row, i)) : v;
+}
+
+/// One matmul, with the same weights and inputs for every number of rows.
+struct Problem {
+  MmaParams p;
+  model::Weight w;
+  std::vector<float> x, bias, residual;
+  model::Activations act;
+  Problem(const MmaParams &p, int64_t rows, uint32_t seed) : p(p) {
+    std::mt19937 rng(seed);
+    w = randomWeight(p.type, p.n, p.k, rng);
+    x = randomInputs(rows, p.k, rng);
+    act = model::quantize(x, rows, p.k, p.act);
+    std::normal_distribution<float> normal(0, 1);
+    bias.resize(size_t(rowStride(p.n)));
+    residual.resize(size_t(rows * p.outStride));
+    for (int64_t i = 0; i < p.n; ++i) bias[size_t(i)] = normal(rng);
+    for (float &v : residual) v = normal(rng);
+  }
+
+  /// Output bytes for the first |rows| rows.
+  Buffer run(Machine &machine, const std::string &name, const MmaParams &q, int64_t rows) {
+    std::vector<uint8_t> packed = model::pack(w);
+    Buffer weights(packed.size()), activations(size_t(actBytes(rows, p.k, p.act, p.halves)), 0xff); // rows beyond the last are NaN
+    std::memcpy(weights.data(), packed.data(), packed.size());
+    packActivations(model::Activations(act.begin(), act.begin() + rows), p.k, p.act, p.halves, activations.data());
+    bool gated = q.epilogue == MatmulParams::gateUp;
+    Buffer out(gated ? size_t(actBytes(rows, p.n / 2, p.outAct, p.outHalves)) : size_t(rows * p.outStride * 4), 0xcd);
+    Buffer biases(bias.size() * 4);
+    std::memcpy(biases.data(), bias.data(), biases.size());
+    if (p.residual) std::memcpy(out.data(), residual.data(), out.size());
+    StepData step(rows);
+    for (int64_t r = 0; p.outRows && r < rows; ++r) step.outRow.push_back(0);
+    std::vector<const Buffer *> args{&activations, &weights, &out};
+    if (p.bias) args.push_back(&biases);
+    if (p.residual) args.push_back(&out); // in place
+    machine.run(name, launchShape(q), args, step, p.outRows);
+    return out;
+  }
+
+  float exact(int64_t row, int64_t n) const {
+    float v = model::dot(w, n, act[size_t(row)], p.act);
+    if (p.bias) v = v + bias[size_t(n)];
+    if (p.residual) v = residual[size_t(row * p.outStride + n)] + v;
+    return v;
+  }
+  /// Value in float64 and the sum of magnitudes that error bounds refer to.
+  std::pair<double, double> real(int64_t row, int64_t n) const {
+    double sum = 0, size = 0;
+    for (int64_t i = 0; i < p.k; ++i) {
+      double t = exactWeight(w, n, i) * act[size_t(row)][size_t(i / 32)].x[i % 32];
+      sum += t, size += std::fabs(t);
+      if (!packedLayout(p.type).floatBytes) size += std::fabs(double(w.scale(n, i)) * w.level(n, i) * act[size_t(row)][size_t(i / 32)].x[i % 32]);
+    }
+    if (p.bias) sum += bias[size_t(n)];
+    if (p.residual) sum += residual[size_t(row * p.outStride + n)];
+    return {sum, size};
+  }
+};
+
+void expectBits(const Problem &t, const Buffer &out, int64_t rows) {
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t n = 0; n < t.p.n; ++n) {
+      float got = out.as<float>()[r * t.p.outStride + n], want = t.exact(r, n);
+      ASSERT_EQ(model::toBits(got), model::toBits(want)) << "row " << r << " output " << n << ": " << got << " instead of " << want;
+    }
+}
+
+TEST(EmulatedMatmul, IntegerAndFloat32ActivationsHaveTheModelsBits) {
+  std::vector<Case> cases;
+  for (StorageType type : allTypes)
+    for (ActFormat act : allActs) {
+      PackedLayout l = packedLayout(type);
+      if (act == ActFormat::bf16 || (l.floatBytes && isInt8(act))) continue;
+      if (!fullGrid() && act == ActFormat::f32 && int(type) % 4) continue;
+      // One whole block and a rest of a group and a half; n in more tiles than a block has.
+      MmaParams p = shape(type, act, act == ActFormat::int8 ? 88 : 32, l.blockK + 52);
+      p.bias = int(type) % 2, p.residual = int(type) % 3 == 0, p.outRows = int(type) % 5 == 0;
+      p.rowTile = int(type) % 2 ? 8 : 16;
+      cases.push_back({p, "k" + std::to_string(cases.size())});
+    }
+  std::vector<PtxJob> jobs;
+  for (const Case &c : cases) jobs.push_back(job(c.name, c.p, nvptx::emitMatmul));
+  for (const Chip *chip : emulatedChips()) {
+    Machine machine(jobs, *chip);
+    ASSERT_TRUE(machine);
+    for (size_t i = 0; i < cases.size(); ++i) {
+      SCOPED_TRACE(std::string(chip->name) + " type " + std::to_string(int(cases[i].p.type)) + " act " + std::to_string(int(cases[i].p.act)));
+      Problem t(cases[i].p, 19, uint32_t(i));
+      for (int64_t rows : {1, 19}) expectBits(t, t.run(machine, cases[i].name, cases[i].p, rows), rows);
+    }
+  }
+}
+
+TEST(EmulatedMatmul, Bf16ActivationsAreCloseToFloat64AndDoNotDependOnTheBatch) {
+  std::vector<Case> cases;
+  for (StorageType type : allTypes) {
+    MmaParams p = shape(type, ActFormat::bf16, 48, packedLayout(type).blockK + 52);
+    p.bias = int(type) % 2, p.residual = int(type) % 3 == 0;
+    cases.push_back({p, "k" + std::to_string(cases.size())});
+  }
+  std::vector<PtxJob> jobs;
+  for (Case &c : cases)
+    for (int64_t tile : {8, 16, 32}) {
+      c.p.rowTile = tile;
+      jobs.push_back(job(c.name + "_" + std::to_string(tile), c.p, nvptx::emitMatmul));
+    }
+  for (const Chip *chip : emulatedChips()) {
+    Machine machine(jobs, *chip);
+    ASSERT_TRUE(machine);
+    for (size_t i = 0; i < cases.size(); ++i) {
+      SCOPED_TRACE(std::string(chip->name) + " type " + std::to_string(int(cases[i].p.type)));
+      Problem t(cases[i].p, 21, uint32_t(i));
+      MmaParams p = cases[i].p;
+      auto run = [&](int64_t tile, int64_t rows) {
+        p.rowTile = tile;
+        return t.run(machine, cases[i].name + "_" + std::to_string(tile), p, rows);
+      };
+      Buffer all = run(8, 21);
+      for (int64_t r = 0; r < 21; ++r)
+        for (int64_t n = 0; n < p.n; ++n) {
+          auto [want, size] = t.real(r, n);
+          // Sums of an mma are rounded by up to 2 units of float32 of their largest term (docs/exactness.md), then one
+          // or two fma a group.
+          ASSERT_NEAR(all.as<float>()[r * p.outStride + n], want, 1e-6 * size + 1e-6) << "row " << r << " output " << n;
+        }
+      for (auto [tile, rows] : {std::pair<int64_t, int64_t>{16, 21}, {32, 21}, {8, 3}, {32, 3}}) {
+        Buffer some = run(tile, rows);
+        ASSERT_TRUE(sameBytes(some.data(), all.data(), size_t(rows * p.outStride * 4))) << "tile " << tile << ", " << rows << " rows";
+      }
+    }
+  }
+}
+
+TEST(EmulatedMatmul, GateAndUpBecomeActivations) {
+  std::vector<Case> cases;
+  for (auto [type, act, outAct] : {std::tuple{StorageType::q4_0, ActFormat::int8, ActFormat::int8}, {StorageType::q4_1, ActFormat::int8z, ActFormat::bf16},
+                                   {StorageType::q6_k, ActFormat::int8, ActFormat::int8z}, {StorageType::f16, ActFormat::f32, ActFormat::f32}}) {
+    MmaParams p = shape(type, act, 192, packedLayout(type).blockK + 20);
+    p.epilogue = MatmulParams::gateUp, p.outAct = outAct, p.outHalves = outAct == ActFormat::int8z;
+    p.activation = cases.size() % 2 ? Activation::geluTanh : Activation::silu;
+    p.rowTile = cases.size() == 1 ? 16 : 8;
+    cases.push_back({p, "k" + std::to_string(cases.size())});
+  }
+  std::vector<PtxJob> jobs;
+  for (const Case &c : cases) jobs.push_back(job(c.name, c.p, nvptx::emitMatmul));
+  for (const Chip *chip : emulatedChips()) {
+    Machine machine(jobs, *chip);
+    ASSERT_TRUE(machine);
+    for (size_t i = 0; i < cases.size(); ++i) {
+      const MmaParams &p = cases[i].p;
+      SCOPED_TRACE(std::string(chip->name) + " case " + std::to_string(i));
+      Problem t(p, 11, uint32_t(i));
+      Buffer out = t.run(machine, cases[i].name, p, 11), expected(out.size(), 0xcd);
+      for (int64_t r = 0; r < 11; ++r) {
+        std::vector<float> y;
+        for (int64_t j = 0; j < p.n / 2; ++j) {
+          int64_t gate = j / 32 * 64 + j % 32;
+          y.push_back(model::activation(p.activation, t.exact(r, gate)) * t.exact(r, gate + 32));
+        }
+        packRow(expected.data(), p.n / 2, p.outAct, p.outHalves, r, y.data());
+      }
+      ASSERT_TRUE(sameBytes(out.data(), expected.data(), out.size()));
+    }
+  }
+}
+
+} // namespace

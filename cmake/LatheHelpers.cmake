@@ -21,6 +21,18 @@ function(lathe_add_unit_test name)
   add_test(NAME ${name} COMMAND ${name} --gtest_brief=1 WORKING_DIRECTORY ${CMAKE_BINARY_DIR}/test/unit)
 endfunction()
 
+# lathe_test_uses_threads(TEST [TARGET...]): the test is of interest to ThreadSanitizer. `ctest -L threads` runs those tests, the
+# target `threaded-tests` builds what they need: TEST's program unless TARGETs are named. Call it where the test is added.
+add_custom_target(threaded-tests)
+function(lathe_test_uses_threads test)
+  set_property(TEST ${test} APPEND PROPERTY LABELS threads)
+  set(targets ${ARGN})
+  if(NOT targets)
+    set(targets ${test})
+  endif()
+  add_dependencies(threaded-tests ${targets})
+endfunction()
+
 # lathe_add_fuzzer(NAME sources... [LIBS libs...]): a libFuzzer program, built only with LATHE_FUZZERS.
 function(lathe_add_fuzzer name)
   if(NOT LATHE_FUZZERS)

@@ -5,12 +5,14 @@
 SECONDS_EACH=${1:-5}
 install_packages libclang-rt-22-dev
 export ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1
-for kind in asan tsan; do
-  configure $kind build-$kind
-  build build-$kind all
-  say "tests: $kind"
-  ctest --test-dir build-$kind --output-on-failure -j2 --timeout 900
-done
+configure asan build-asan
+build build-asan all
+say "tests: asan"
+ctest --test-dir build-asan --output-on-failure -j2 --timeout 900
+configure tsan build-tsan
+build build-tsan threaded-tests # the others have one thread
+say "tests: tsan"
+ctest --test-dir build-tsan --output-on-failure -j2 --timeout 900 -L threads
 for fuzzer in build-asan/test/fuzz/*; do
   [ -x "$fuzzer" ] && [ -f "$fuzzer" ] || continue
   name=$(basename "$fuzzer")

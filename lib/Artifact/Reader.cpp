@@ -19,6 +19,7 @@ const char *toString(SectionKind kind) {
   case SectionKind::weights: return "weights";
   case SectionKind::ptx: return "ptx";
   case SectionKind::cubin: return "cubin";
+  case SectionKind::graph: return "graph";
   }
   return "unknown";
 }
@@ -44,7 +45,7 @@ Status checkSection(const Section &s, unsigned index, uint64_t fileBytes, uint64
   auto damaged = [&](const char *what) {
     return makeError(StatusCode::dataLoss, "section %u (kind %u, variant %u): %s", index, s.kind, s.variant, what);
   };
-  if (s.kind < static_cast<uint32_t>(SectionKind::metadata) || s.kind > static_cast<uint32_t>(SectionKind::cubin))
+  if (s.kind < static_cast<uint32_t>(SectionKind::metadata) || s.kind > static_cast<uint32_t>(SectionKind::graph))
     return damaged("unknown kind");
   auto kind = static_cast<SectionKind>(s.kind);
   auto variant = static_cast<Variant>(s.variant);

@@ -2,6 +2,7 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #include "lathe/Driver/Compile.h"
+#include "General.h"
 #include "ModelText.h"
 #include "NVPTX/Capabilities.h"
 #include "X86/Compile.h"
@@ -133,9 +134,26 @@ Result<CompileResult> compileModel(const CompileRequest &request) {
     });
     LATHE_RETURN_IF_ERROR(runPhases(*module, from, Phase::raise, options));
     from = Phase::raise;
-    if (last > Phase::raise && isGraph(*module)) return makeError(StatusCode::unsupported, "'%s' is a graph that is not raised to a language model; the warning says why", request.model.c_str());
+    if (last > Phase::raise && request.to != Phase::package && isGraph(*module)) return makeError(StatusCode::unsupported, "'%s' is a graph that is not raised to a language model; the warning says why", request.model.c_str());
   }
   LATHE_RETURN_IF_ERROR(readModelText(request.model, request.tokenizer, *module, options, text));
+
+  CompileResult result;
+  if (request.to == Phase::package && isGraph(*module)) {
+    if (llvm::any_of(options.variants, artifact::isGpu))
+      return makeError(StatusCode::unsupported, "'%s' is a graph that is not raised to a language model; the warning says why. General code runs on x86 only: expected a target without GPUs",
+                       request.model.c_str());
+    result.warnings.push_back(generalWarning);
+    result.output = request.output.empty() ? defaultOutput(request.model) : request.output;
+    progress("generating general code");
+    auto package = packageGeneralGraph(*module, text, options, result.output, [&](uint64_t done, uint64_t all) { progress("writing weights", done, all); });
+    if (!package.ok())
+      return makeError(package.status().code(), "'%s' is a graph that is not raised to a language model; the warning says why. As general code: %s", request.model.c_str(),
+                       package.status().message().c_str());
+    result.package = *package;
+    result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return result;
+  }
 
   progress("running passes");
   // GPUs have choices of their own and so a copy of the module; packed weights are shared.
@@ -149,7 +167,6 @@ Result<CompileResult> compileModel(const CompileRequest &request) {
     LATHE_RETURN_IF_ERROR(runPhases(*module, from, last, options));
   else
     module = nullptr;
-  CompileResult result;
   if (request.to != Phase::package) {
     llvm::raw_string_ostream os(result.text);
     OpPrintingFlags flags;

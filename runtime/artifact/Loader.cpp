@@ -78,6 +78,13 @@ Result<std::shared_ptr<LoadedArtifact>> LoadedArtifact::load(const std::string &
   loaded->code = *std::move(program);
   loaded->weightBytes = loaded->sections.weights();
   if (Status s = validateProgram(loaded->code, loaded->weightBytes.size()); !s.ok()) return inFile(std::move(s));
+  if (auto graphBytes = loaded->sections.find(SectionKind::graph)) {
+    auto graph = decodeGraphSection(*graphBytes, loaded->weightBytes.size(), loaded->code.vocabulary);
+    if (!graph.ok()) return inFile(graph.status());
+    if (loaded->code.kernels.size() != 1 || loaded->code.kernels[0] != "lathe_graph" || !loaded->code.launches.empty() || loaded->code.syntheticWeightBytes)
+      return inFile(Status(StatusCode::dataLoss, "graph: expected a program of the function 'lathe_graph' alone"));
+    loaded->general = std::make_unique<GraphSection>(*std::move(graph));
+  }
   if (Status s = loaded->file.check(); !s.ok()) return s;
   if (loaded->code.syntheticWeightBytes) LATHE_RETURN_IF_ERROR(loaded->makeSyntheticWeights());
   if (gpu != Variant::none)

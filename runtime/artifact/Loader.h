@@ -2,6 +2,7 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #pragma once
+#include "lathe/artifact/GraphSection.h"
 #include "lathe/artifact/Program.h"
 #include "lathe/artifact/Reader.h"
 #include "lathe/artifact/Step.h"
@@ -31,6 +32,8 @@ public:
   const MappedFile &mapping() const { return file; }
   const artifact::ArtifactView &view() const { return sections; }
   const Program &program() const { return code; }
+  /// The tensors of a general graph, whose function is kernels()[0] (a LatheGraphFn); null for a program of launches.
+  const GraphSection *graph() const { return general.get(); }
   artifact::Variant variant() const { return chosen; }
   /// One function per Program.kernels entry; none for a GPU's program.
   const std::vector<LatheKernelFn> &kernels() const { return functions; }
@@ -47,6 +50,7 @@ private:
   MappedFile file;
   artifact::ArtifactView sections;
   Program code;
+  std::unique_ptr<GraphSection> general;
   artifact::Variant chosen = artifact::Variant::none;
   std::vector<LatheKernelFn> functions;
   std::span<const uint8_t> weightBytes;

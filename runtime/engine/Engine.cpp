@@ -22,6 +22,10 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<LoadedArtifact> a
                      options.contextTokens, options.contextTokens);
   if (options.maxSequences == 0 || options.maxSequences > 4096)
     return makeError(StatusCode::invalidArgument, "expected 1 to 4096 sequences, found %u", options.maxSequences);
+  if (e->artifact->graph() && options.maxSequences != 1)
+    return makeError(StatusCode::unsupported,
+                     "this artifact holds a general graph, which serves one sequence at a time: expected 1 sequence, found %u",
+                     options.maxSequences);
   e->chunkRows = options.chunkRows ? std::min(options.chunkRows, p.maxRows) : p.maxRows;
   e->shape = {options.maxSequences, options.contextTokens ? options.contextTokens : p.maxSeq, options.kvTokens,
               e->chunkRows};
@@ -109,6 +113,8 @@ Status Engine::checkWork(std::span<const Work> work) const {
 }
 
 Status Engine::forward(std::span<const Work> work, const RowSink &logits, const RowSink &hidden) {
+  if (hidden && artifact->graph())
+    return Status(StatusCode::unsupported, "a general graph has no hidden states");
   LATHE_RETURN_IF_ERROR(checkWork(work));
   rows = 0;
   outRow.clear();

@@ -63,6 +63,9 @@ Status EngineCore::open(std::shared_ptr<LoadedArtifact> loaded, std::shared_ptr<
                      o.contextTokens, o.contextTokens);
   if (o.maxSequences == 0 || o.maxSequences > 4096)
     return makeError(StatusCode::invalidArgument, "expected 1 to 4096 sequences, found %u", o.maxSequences);
+  if (artifact->graph() && o.maxSequences != 1)
+    return makeError(StatusCode::unsupported,
+                     "this artifact holds a general graph, which serves one sequence at a time: expected 1 sequence, found %u", o.maxSequences);
   if (o.maxQueued == 0)
     return makeError(StatusCode::invalidArgument, "expected a queue of at least 1 request: each passes through it");
 

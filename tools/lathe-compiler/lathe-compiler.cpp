@@ -83,6 +83,8 @@ int runCompile() {
     if (live) llvm::errs() << "\r\033[K";
     return report(result.status());
   }
+  for (const std::string &warning : result->warnings)
+    llvm::errs() << (live ? "\r\033[K" : "") << "warning: " << warning << "\n";
   if (request.to != Phase::package) {
     llvm::outs() << result->text;
     return 0;

@@ -24,6 +24,7 @@ struct CompileResult {
   std::string text; ///< the module, when request.to is before Phase::package
   double seconds = 0;
   PackageReport package;
+  std::vector<std::string> warnings; ///< what the user should know of the artifact
 };
 
 /// Errors of MLIR passes are printed as diagnostics before the Status comes back. The artifact appears whole or not at all.

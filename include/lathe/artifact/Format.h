@@ -25,6 +25,7 @@ enum class SectionKind : uint32_t {
   weights = 7,
   ptx = 8,   ///< PTX text of a GPU's kernels; |variant| says for which chip
   cubin = 9, ///< the same, assembled
+  graph = 10, ///< GraphSection: tensors of a general graph by role
 };
 
 /// Code variants: of x86, best last, and NVIDIA chips by their compute capability. A chip has a program of its own.

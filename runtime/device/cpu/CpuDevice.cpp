@@ -2,6 +2,7 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #include "runtime/device/Device.h"
+#include "runtime/device/cpu/GraphExecutable.h"
 #include "runtime/device/cpu/ThreadTeam.h"
 #include "runtime/device/cpu/Topology.h"
 #include <algorithm>
@@ -265,6 +266,7 @@ public:
   const char *name() const override { return "cpu"; }
   Result<std::unique_ptr<Executable>> prepare(std::shared_ptr<LoadedArtifact> artifact,
                                               const ExecutableOptions &options) override {
+    if (artifact->graph()) return makeGraphExecutable(std::move(artifact));
     return CpuExecutable::create(std::move(artifact), options);
   }
 };

@@ -1,7 +1,7 @@
 //===- CompareLogits.cpp - compiled logits against the interpreter's ---------===//
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //
-//   CompareLogits [--device D] ARTIFACT FILE.f32 TOLERANCE TOKEN...
+//   CompareLogits [--device D] [--chunk N] ARTIFACT FILE.f32 TOLERANCE TOKEN...
 //
 // FILE.f32 holds float32 logits [tokens][vocabulary] (lathe-interp --raw). Passes when max |a - b| / max |b| is at
 // most TOLERANCE, and the likeliest tokens are equal wherever the reference's first two differ by more than the error.
@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <vector>
@@ -26,8 +27,14 @@ static int fail(const Status &status) {
 
 int main(int argc, char **argv) {
   std::unique_ptr<Device> device = takeDevice(argc, argv);
+  EngineOptions options;
+  if (argc > 2 && !std::strcmp(argv[1], "--chunk")) { // tokens of a step at most
+    options.chunkRows = uint32_t(std::atoi(argv[2]));
+    argc -= 2;
+    argv += 2;
+  }
   if (argc < 5) {
-    std::fprintf(stderr, "usage: CompareLogits [--device D] ARTIFACT FILE.f32 TOLERANCE TOKEN...\n");
+    std::fprintf(stderr, "usage: CompareLogits [--device D] [--chunk N] ARTIFACT FILE.f32 TOLERANCE TOKEN...\n");
     return 2;
   }
   std::vector<int32_t> tokens;
@@ -35,7 +42,6 @@ int main(int argc, char **argv) {
     tokens.push_back(std::atoi(argv[i]));
   auto loaded = LoadedArtifact::load(argv[1], loadFor(*device));
   if (!loaded.ok()) return fail(loaded.status());
-  EngineOptions options;
   options.contextTokens = uint32_t(tokens.size());
   auto engine = Engine::create(*loaded, options, device.get());
   if (!engine.ok()) return fail(engine.status());

@@ -1,0 +1,217 @@
+//===- General.cpp - artifacts of general graphs ---------------------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "General.h"
+#include "ONNXOps/Weights.h"
+#include "X86/Compile.h"
+#include "dialects/ONNX/ONNX.h"
+#include "lathe/Codegen/General.h"
+#include "lathe/Conversion/Passes.h"
+#include "lathe/artifact/GraphSection.h"
+#include "lathe/artifact/ProgramCodec.h"
+#include "lathe/artifact/Writer.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/PassManager.h"
+#include "llvm/Support/JSON.h"
+#include <chrono>
+#include <map>
+
+using namespace mlir;
+
+namespace lathe {
+
+const char generalWarning[] = "the graph was not recognised and runs as general code: slowly, one sequence at a time with a contiguous cache, and "
+                              "without the promise of exact tokens";
+
+namespace {
+
+constexpr int64_t defaultPositions = 4096;
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+std::string text(Attribute attribute) {
+  auto s = dyn_cast_if_present<StringAttr>(attribute);
+  return s ? s.str() : "";
+}
+
+GraphPort portOf(Type type, const std::string &name) {
+  auto tensor = cast<RankedTensorType>(type);
+  GraphPort p;
+  p.name = name;
+  onnx::DataType t = onnx::dataType(tensor.getElementType());
+  p.elementBytes = uint32_t(ops::elementBytes(t));
+  p.type = t == onnx::DataType::float32   ? GraphType::f32
+           : t == onnx::DataType::float16 ? GraphType::f16
+           : t == onnx::DataType::bfloat16 ? GraphType::bf16
+           : t == onnx::DataType::int64   ? GraphType::i64
+           : t == onnx::DataType::int32   ? GraphType::i32
+                                          : GraphType::other;
+  for (int64_t n : tensor.getShape())
+    p.dims.push_back(ShapedType::isDynamic(n) ? -1 : n);
+  return p;
+}
+
+/// The result that holds what |past| becomes: present.0.key for past_key_values.0.key, present_0 for past_0.
+std::string presentName(StringRef past) {
+  for (StringRef prefix : {"past_key_values", "past"})
+    if (past.starts_with(prefix)) return "present" + past.drop_front(prefix.size()).str();
+  return "";
+}
+
+Status describe(func::FuncOp graph, GraphSection &section, std::vector<unsigned> &weights) {
+  std::map<std::string, uint32_t> results;
+  for (unsigned i = 0; i < graph.getNumResults(); ++i) {
+    std::string name = text(graph.getResultAttr(i, "onnx.name"));
+    section.outputs.push_back(portOf(cast<TypeAttr>(graph.getResultAttr(i, "lathe.type")).getValue(), name));
+    if (name == "logits") section.outputs.back().role = GraphRole::logits;
+    results[name] = i;
+  }
+  for (unsigned i = 0; i < graph.getNumArguments(); ++i) {
+    Type type = graph.getArgAttrOfType<TypeAttr>(i, "lathe.type").getValue();
+    if (graph.getArgAttr(i, "lathe.weight")) {
+      section.inputs.push_back(portOf(type, text(graph.getArgAttr(i, "lathe.weight"))));
+      section.inputs.back().role = GraphRole::weight;
+      weights.push_back(i);
+      continue;
+    }
+    std::string name = text(graph.getArgAttr(i, "onnx.name"));
+    GraphPort p = portOf(type, name);
+    bool integers = p.dims.size() == 2 && (p.type == GraphType::i64 || p.type == GraphType::i32);
+    if (name == "input_ids" && integers) p.role = GraphRole::tokens;
+    else if (name == "attention_mask" && integers) p.role = GraphRole::mask;
+    else if (name == "position_ids" && integers) p.role = GraphRole::positions;
+    else if (auto result = results.find(presentName(name)); result != results.end()) {
+      GraphPort &present = section.outputs[result->second];
+      p.role = GraphRole::past;
+      p.peer = result->second;
+      if (p.dims.empty()) return makeError(StatusCode::unsupported, "input '%s': expected a cache with a sequence axis, found a scalar", name.c_str());
+      if (p.dims[0] == -1) p.dims[0] = 1; // the batch
+      auto axis = llvm::find(p.dims, -1);
+      if (axis == p.dims.end() || llvm::count(p.dims, -1) != 1)
+        return makeError(StatusCode::unsupported, "input '%s': expected a cache of which batch and sequence alone have unknown sizes", name.c_str());
+      p.axis = uint32_t(axis - p.dims.begin());
+      if (present.dims.size() != p.dims.size() || present.type != p.type || present.elementBytes != p.elementBytes)
+        return makeError(StatusCode::unsupported, "result '%s': expected the type of input '%s'", present.name.c_str(), name.c_str());
+      std::string own = present.name;
+      present = p;
+      present.name = own;
+      present.role = GraphRole::present;
+    } else {
+      return makeError(StatusCode::unsupported,
+                       "input '%s': a graph that was not recognised takes input_ids, attention_mask, position_ids and past_key_values.* with results present.*, and nothing else", name.c_str());
+    }
+    section.inputs.push_back(std::move(p));
+  }
+  auto count = [](const std::vector<GraphPort> &ports, GraphRole role) { return llvm::count_if(ports, [&](const GraphPort &p) { return p.role == role; }); };
+  if (count(section.inputs, GraphRole::tokens) != 1) return makeError(StatusCode::unsupported, "expected an input 'input_ids' of [batch, sequence] integers");
+  if (count(section.outputs, GraphRole::logits) != 1) return makeError(StatusCode::unsupported, "expected a result 'logits'");
+  for (const GraphPort &p : section.outputs)
+    if (p.role == GraphRole::logits && (p.dims.size() != 3 || p.dims[2] < 1 || p.type == GraphType::other || p.type == GraphType::i64 || p.type == GraphType::i32))
+      return makeError(StatusCode::unsupported, "result 'logits': expected float [batch, sequence, vocabulary] with a known vocabulary");
+  return Status();
+}
+
+/// A step without launches: the runtime calls the graph.
+Program programFor(uint32_t vocabulary, const CompileOptions &options) {
+  Program p;
+  p.maxRows = p.maxOutRows = uint32_t(options.maxRows);
+  p.maxSeq = uint32_t(options.maxSeq ? options.maxSeq : defaultPositions);
+  p.vocabulary = p.logitsStride = vocabulary;
+  p.hiddenSize = 1;
+  p.hiddenStride = 16;
+  p.hiddenOffset = (uint64_t(p.maxRows) * vocabulary * 4 + 63) / 64 * 64;
+  p.arenaBytes = p.hiddenOffset + uint64_t(p.maxRows) * p.hiddenStride * 4;
+  p.kernels = {"lathe_graph"};
+  for (const char *name : {"step", "head"})
+    p.entries.push_back({name, {{p.maxRows, 0, 0}}});
+  return p;
+}
+
+std::string metadataWith(const std::string &metadata) {
+  auto parsed = llvm::json::parse(metadata);
+  llvm::json::Object object;
+  if (parsed && parsed->getAsObject()) object = *parsed->getAsObject();
+  if (!parsed) llvm::consumeError(parsed.takeError());
+  object["general_graph"] = llvm::json::Object{{"sequences", 1}, {"cache", "contiguous"}, {"exact_tokens", false}};
+  std::string out;
+  llvm::raw_string_ostream(out) << llvm::json::Value(std::move(object));
+  return out;
+}
+
+} // namespace
+
+Result<PackageReport> packageGeneralGraph(ModuleOp module, const ModelText &modelText, const CompileOptions &options, const std::string &path,
+                                          const std::function<void(uint64_t, uint64_t)> &progress) {
+  using artifact::SectionKind;
+  using artifact::Variant;
+  PackageReport report;
+  double start = now();
+  {
+    std::string complaints;
+    ScopedDiagnosticHandler handler(module.getContext(), [&](Diagnostic &d) {
+      if (d.getSeverity() == DiagnosticSeverity::Error) complaints += (complaints.empty() ? "" : "; ") + d.str();
+      return success();
+    });
+    PassManager pm(module.getContext());
+    pm.addPass(createONNXToLinalgPass());
+    if (failed(pm.run(module))) return Status(StatusCode::unsupported, complaints);
+  }
+  auto graph = module.lookupSymbol<func::FuncOp>("graph");
+  GraphSection section;
+  std::vector<unsigned> weights;
+  LATHE_RETURN_IF_ERROR(describe(graph, section, weights));
+  for (Attribute check : module->getAttrOfType<ArrayAttr>("lathe.checks"))
+    section.checks.push_back(cast<StringAttr>(check).str());
+  uint64_t offset = 0;
+  for (unsigned i : weights) {
+    GraphPort &p = section.inputs[i];
+    p.offset = offset;
+    uint64_t bytes = p.elementBytes;
+    for (int64_t n : p.dims)
+      bytes *= uint64_t(n);
+    offset = (offset + bytes + 63) / 64 * 64;
+  }
+  uint32_t vocabulary = 0;
+  for (const GraphPort &p : section.outputs)
+    if (p.role == GraphRole::logits) vocabulary = uint32_t(p.dims[2]);
+
+  LATHE_ASSIGN_OR_RETURN(auto writer, artifact::ArtifactWriter::create(path));
+  LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::metadata, metadataWith(modelText.metadata)));
+  auto encoded = encodeProgram(programFor(vocabulary, options));
+  LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::program, Variant::none, encoded));
+  LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::graph, encodeGraphSection(section)));
+  std::map<Variant, std::string> built; // variants may share code
+  for (Variant variant : options.variants) {
+    Variant emitted = codegen::emittedVariant(variant);
+    if (!built.count(emitted)) {
+      OwningOpRef<ModuleOp> copy = module.clone();
+      LATHE_ASSIGN_OR_RETURN(std::string object, codegen::compileGraph(*copy, codegen::X86Target{emitted}));
+      LATHE_ASSIGN_OR_RETURN(built[emitted], codegen::linkGraph(object));
+    }
+    const std::string &code = built[emitted];
+    report.codeBytes += code.size();
+    LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::code, variant, {reinterpret_cast<const uint8_t *>(code.data()), code.size()}));
+  }
+  report.kernels = 1;
+  report.codeSeconds = now() - start;
+  if (!modelText.tokenizer.empty()) LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::tokenizer, Variant::none, modelText.tokenizer));
+  if (!modelText.chatTemplate.empty()) LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::chatTemplate, modelText.chatTemplate));
+  if (!modelText.generation.empty()) LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::generation, modelText.generation));
+
+  start = now();
+  LATHE_RETURN_IF_ERROR(writer.beginWeights());
+  for (unsigned i : weights) {
+    LATHE_RETURN_IF_ERROR(writer.pad(64));
+    auto tensor = ops::readWeight(graph.getArgAttrOfType<TypeAttr>(i, "lathe.type").getValue(), graph.getArgAttr(i, "lathe.value"));
+    if (!tensor.ok()) return tensor.status().at("weight '" + section.inputs[i].name + "'");
+    LATHE_RETURN_IF_ERROR(writer.append(tensor->data));
+    if (progress) progress(writer.weightBytes(), offset);
+  }
+  report.weightBytes = writer.weightBytes();
+  report.packSeconds = now() - start;
+  LATHE_RETURN_IF_ERROR(writer.finish());
+  report.fileBytes = writer.fileBytes();
+  return report;
+}
+
+} // namespace lathe

@@ -1,0 +1,292 @@
+//===- GraphExecutable.cpp ------------------------------------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "runtime/device/cpu/GraphExecutable.h"
+#include "lathe/artifact/Graph.h"
+#include <algorithm>
+#include <chrono>
+#include <csetjmp>
+#include <cstdlib>
+#include <cstring>
+#include <unordered_set>
+
+namespace lathe::runtime {
+namespace {
+
+/// A tensor of one call in MLIR's layout, and the memory behind it if it is ours.
+struct Descriptor {
+  std::vector<int64_t> words; ///< LatheTensorHead, sizes, strides
+  void set(const void *data, const std::vector<int64_t> &dims) {
+    words.assign(3 + 2 * dims.size(), 0);
+    words[0] = words[1] = reinterpret_cast<int64_t>(data);
+    int64_t stride = 1;
+    for (size_t k = dims.size(); k-- > 0;) {
+      words[3 + k] = dims[k];
+      words[3 + dims.size() + k] = stride;
+      stride *= dims[k];
+    }
+  }
+};
+
+/// Memory that the running call has, and how it left.
+struct CallState {
+  jmp_buf leave;
+  std::unordered_set<void *> memory;
+  int64_t check = -1; ///< -2: out of memory
+};
+
+void *allocate(void *context, uint64_t bytes) {
+  auto *state = static_cast<CallState *>(context);
+  void *p = bytes > (uint64_t(1) << 40) ? nullptr : std::aligned_alloc(64, (bytes + 127) / 64 * 64);
+  if (!p) {
+    state->check = -2;
+    longjmp(state->leave, 1);
+  }
+  state->memory.insert(p);
+  return p;
+}
+void release(void *context, void *p) {
+  if (static_cast<CallState *>(context)->memory.erase(p)) std::free(p);
+}
+void failed(void *context, int64_t check) {
+  static_cast<CallState *>(context)->check = check;
+  longjmp(static_cast<CallState *>(context)->leave, 1);
+}
+
+float toFloat(GraphType type, const uint8_t *data, int64_t i) {
+  if (type == GraphType::f32) {
+    float x;
+    std::memcpy(&x, data + i * 4, 4);
+    return x;
+  }
+  uint16_t bits;
+  std::memcpy(&bits, data + i * 2, 2);
+  uint32_t wide;
+  if (type == GraphType::bf16) {
+    wide = uint32_t(bits) << 16;
+  } else {
+    uint32_t sign = uint32_t(bits & 0x8000) << 16, exponent = bits >> 10 & 31, mantissa = bits & 0x3ff;
+    if (exponent == 0) return (bits & 0x8000 ? -1.0f : 1.0f) * static_cast<float>(mantissa) * 0x1p-24f;
+    wide = sign | (exponent == 31 ? 0xffu << 23 : (exponent + 112) << 23) | mantissa << 13;
+  }
+  float x;
+  std::memcpy(&x, &wide, 4);
+  return x;
+}
+
+class GraphExecutable : public Executable {
+public:
+  explicit GraphExecutable(std::shared_ptr<LoadedArtifact> loaded)
+      : artifact(std::move(loaded)), program(artifact->program()), graph(*artifact->graph()), caches(graph.outputs.size()) {
+    logitRows.resize(uint64_t(program.maxRows) * program.vocabulary);
+    hiddenRow.resize(program.hiddenStride);
+  }
+
+  Result<Ticket> submit(EntryKind kind, const LatheStep &step) override {
+    if (kind == EntryKind::embed) return Status(StatusCode::unsupported, "a general graph has no embedding entry");
+    if (kind == EntryKind::head) {
+      outRows.assign(step.outRow, step.outRow + step.outRows);
+      for (int32_t row : outRows)
+        if (lastOnly && row + 1 != static_cast<int32_t>(rows))
+          return makeError(StatusCode::unsupported, "this graph gives logits of a step's last token only: expected row %u, found %d", rows - 1, row);
+      return ++last;
+    }
+    auto begin = std::chrono::steady_clock::now();
+    Status status = run(step);
+    if (!status.ok()) {
+      length = 0;
+      return status;
+    }
+    if (profiling) {
+      double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      measured.fastest = measured.calls ? std::min(measured.fastest, seconds) : seconds;
+      measured.calls += 1;
+      measured.seconds += seconds;
+    }
+    return ++last;
+  }
+  Status wait(Ticket) override { return artifact->mapping().check(); }
+  const float *logits(uint32_t row) override {
+    uint64_t at = lastOnly ? 0 : uint64_t(outRows[row]);
+    return logitRows.data() + at * program.vocabulary;
+  }
+  const float *embedding(uint32_t) override { return hiddenRow.data(); }
+  const float *hidden(uint32_t) override { return hiddenRow.data(); }
+  Status saveBlock(uint32_t, uint32_t, std::span<uint8_t>) override { return noBlocks(); }
+  Status restoreBlock(uint32_t, uint32_t, std::span<const uint8_t>) override { return noBlocks(); }
+  Status copyBlock(uint32_t, uint32_t, uint32_t) override { return noBlocks(); }
+  Status fillBlock(uint32_t, uint32_t, uint8_t) override { return noBlocks(); }
+  void setProfiling(bool on) override {
+    profiling = on;
+    measured = {};
+  }
+  std::vector<LaunchProfile> profile() const override {
+    return measured.calls && !program.launches.empty() ? std::vector<LaunchProfile>{measured} : std::vector<LaunchProfile>();
+  }
+  unsigned threads() const override { return 1; }
+  uint64_t memoryBytes() const override {
+    uint64_t bytes = logitRows.size() * 4;
+    for (const auto &cache : caches)
+      bytes += cache.capacity();
+    return bytes;
+  }
+
+private:
+  static Status noBlocks() { return Status(StatusCode::unsupported, "a general graph has one contiguous cache and no KV blocks"); }
+  Status run(const LatheStep &step);
+  void truncate(uint32_t newLength);
+  Status call(const LatheStep &step);
+  Status take(const int64_t *results);
+
+  std::shared_ptr<LoadedArtifact> artifact;
+  const Program &program;
+  const GraphSection &graph;
+  std::vector<std::vector<uint8_t>> caches; ///< by result: what present cached, [.., length, ..]
+  uint32_t length = 0, rows = 0;
+  int32_t owner = 0;
+  std::vector<float> logitRows, hiddenRow;
+  bool lastOnly = false; ///< the graph gives the logits of the last token only
+  std::vector<int32_t> outRows;
+  Ticket last = 0;
+  bool profiling = false;
+  LaunchProfile measured;
+};
+
+Status GraphExecutable::run(const LatheStep &step) {
+  if (step.rows == 0 || step.rows > program.maxRows) return makeError(StatusCode::invalidArgument, "expected 1 to %u rows in a step, found %u", program.maxRows, step.rows);
+  uint32_t first = static_cast<uint32_t>(step.slot[0]);
+  for (uint32_t r = 0; r < step.rows; ++r) {
+    if (step.sequence[r] != step.sequence[0] || step.slot[r] != static_cast<int32_t>(first + r) || step.position[r] != step.slot[r])
+      return Status(StatusCode::failedPrecondition, "this artifact holds a general graph: expected the next tokens of one sequence in a step, found several sequences or a gap");
+  }
+  if (first > length || (first && step.sequence[0] != owner))
+    return makeError(StatusCode::failedPrecondition, "this artifact holds a general graph and serves one sequence at a time: expected a token at slot %u or before, or at 0, found slot %u",
+                     step.sequence[0] == owner ? length : 0, first);
+  owner = step.sequence[0];
+  truncate(first);
+  LATHE_RETURN_IF_ERROR(call(step));
+  rows = step.rows;
+  length = first + step.rows;
+  return Status();
+}
+
+/// Keeps the first |newLength| entries of every cache.
+void GraphExecutable::truncate(uint32_t newLength) {
+  if (newLength >= length) return;
+  for (size_t i = 0; i < caches.size(); ++i) {
+    const GraphPort &p = graph.outputs[i];
+    if (p.role != GraphRole::present) continue;
+    uint64_t inner = p.elementBytes, outer = 1;
+    for (size_t k = 0; k < p.dims.size(); ++k) {
+      if (k < p.axis) outer *= uint64_t(p.dims[k]);
+      if (k > p.axis) inner *= uint64_t(p.dims[k]);
+    }
+    for (uint64_t o = 0; o < outer; ++o)
+      std::memmove(caches[i].data() + o * newLength * inner, caches[i].data() + o * length * inner, newLength * inner);
+    caches[i].resize(outer * newLength * inner);
+  }
+  length = newLength;
+}
+
+Status GraphExecutable::call(const LatheStep &step) {
+  int64_t n = step.rows, total = length + n;
+  std::vector<Descriptor> inputs(graph.inputs.size());
+  std::vector<std::vector<uint8_t>> made(graph.inputs.size()); // what tokens, mask and positions point to
+  std::vector<void *> pointers;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const GraphPort &p = graph.inputs[i];
+    std::vector<int64_t> dims = p.dims;
+    auto integers = [&](int64_t count, auto value) {
+      made[i].resize(uint64_t(count) * p.elementBytes);
+      for (int64_t k = 0; k < count; ++k) {
+        int64_t x = value(k);
+        std::memcpy(made[i].data() + k * p.elementBytes, &x, p.elementBytes); // little-endian: the low bytes of the number
+      }
+      for (size_t k = 0; k < 2; ++k) {
+        int64_t wanted = k ? count : 1;
+        if (dims[k] != -1 && dims[k] != wanted)
+          return makeError(StatusCode::unsupported, "input '%s' has a fixed size %lld, expected one for %lld", p.name.c_str(), static_cast<long long>(dims[k]), static_cast<long long>(wanted));
+        dims[k] = wanted;
+      }
+      inputs[i].set(made[i].data(), dims);
+      return Status();
+    };
+    switch (p.role) {
+    case GraphRole::tokens:
+      LATHE_RETURN_IF_ERROR(integers(n, [&](int64_t k) { return int64_t(step.token[k]); }));
+      break;
+    case GraphRole::positions:
+      LATHE_RETURN_IF_ERROR(integers(n, [&](int64_t k) { return int64_t(step.position[k]); }));
+      break;
+    case GraphRole::mask:
+      LATHE_RETURN_IF_ERROR(integers(total, [](int64_t) { return int64_t(1); }));
+      break;
+    case GraphRole::past:
+      dims[p.axis] = length;
+      inputs[i].set(caches[p.peer].data(), dims);
+      break;
+    default: // weights
+      inputs[i].set(artifact->weights().data() + p.offset, dims);
+      break;
+    }
+  }
+  for (Descriptor &d : inputs)
+    pointers.push_back(d.words.data());
+  size_t words = 0;
+  for (const GraphPort &p : graph.outputs)
+    words += 3 + 2 * p.dims.size();
+  std::vector<int64_t> results(words);
+
+  CallState state;
+  LatheGraphCall graphCall{sizeof graphCall, 0, &state, allocate, release, failed, pointers.data(), results.data()};
+  auto function = reinterpret_cast<LatheGraphFn>(artifact->kernels()[0]);
+  Status status;
+  // The frames between here and the callbacks are compiled code without destructors.
+  if (setjmp(state.leave) == 0) {
+    function(&graphCall);
+    status = take(results.data());
+  } else if (state.check == -2) {
+    status = Status(StatusCode::resourceExhausted, "not enough memory for a step of the graph");
+  } else {
+    auto check = static_cast<uint64_t>(state.check);
+    status = Status(StatusCode::invalidArgument, check < graph.checks.size() ? graph.checks[check] : "the graph failed a check that it does not name");
+  }
+  for (void *p : state.memory)
+    std::free(p);
+  return status;
+}
+
+/// Copies logits and caches out of the results of a call.
+Status GraphExecutable::take(const int64_t *at) {
+  for (size_t i = 0; i < graph.outputs.size(); ++i) {
+    const GraphPort &p = graph.outputs[i];
+    auto *data = reinterpret_cast<const uint8_t *>(at[1]) + at[2] * p.elementBytes;
+    const int64_t *sizes = at + 3;
+    at += 3 + 2 * p.dims.size();
+    for (size_t k = 0; k < p.dims.size(); ++k)
+      if (p.dims[k] != -1 && p.dims[k] != sizes[k])
+        return makeError(StatusCode::invalidArgument, "result '%s': expected %lld in dimension %zu, found %lld", p.name.c_str(), static_cast<long long>(p.dims[k]), k, static_cast<long long>(sizes[k]));
+    if (p.role == GraphRole::logits) {
+      int64_t given = sizes[0] * sizes[1];
+      if (given < 1 || given > int64_t(program.maxRows)) return makeError(StatusCode::invalidArgument, "result '%s': expected logits of a row for each token, found %lld rows", p.name.c_str(), static_cast<long long>(given));
+      lastOnly = given == 1;
+      for (int64_t k = 0; k < given * int64_t(program.vocabulary); ++k)
+        logitRows[uint64_t(k)] = toFloat(p.type, data, k);
+    } else if (p.role == GraphRole::present) {
+      uint64_t bytes = p.elementBytes;
+      for (size_t k = 0; k < p.dims.size(); ++k)
+        bytes *= uint64_t(sizes[k]);
+      std::vector<uint8_t> copy(data, data + bytes); // the result may be the cache itself
+      caches[i] = std::move(copy);
+    }
+  }
+  return Status();
+}
+
+} // namespace
+
+Result<std::unique_ptr<Executable>> makeGraphExecutable(std::shared_ptr<LoadedArtifact> artifact) {
+  return std::unique_ptr<Executable>(std::make_unique<GraphExecutable>(std::move(artifact)));
+}
+
+} // namespace lathe::runtime

@@ -1,0 +1,22 @@
+#!/bin/bash
+# A small exported graph with a layer that nobody recognises: general code, whose logits are those of onnxruntime, for a whole prompt,
+# for single tokens with the cache, and for pieces. The fixture is test/onnx/make_small_graph.py's.
+set -euo pipefail
+. "$(dirname "$0")/../../scripts/common.sh"
+BUILD=${LATHE_BUILD:-$ROOT/build}
+WORK=$BUILD/test/e2e/onnx-general
+LATHE=$BUILD/bin/lathe
+FIXTURE=test/fixtures/onnx/small-graph
+mkdir -p "$WORK"
+
+say "ONNX: a graph that is not raised, against onnxruntime"
+"$LATHE" compile $FIXTURE.onnx -o "$WORK/small.lathe" --target native --max-seq 64 --max-rows 32 2>"$WORK/compile.log" || { cat "$WORK/compile.log" >&2; fail "it does not compile"; }
+grep -q 'warning: the graph was not recognised and runs as general code' "$WORK/compile.log" || fail "expected a warning, found: $(cat "$WORK/compile.log")"
+"$LATHE" inspect --verify "$WORK/small.lathe" >"$WORK/inspect.txt"
+grep -q 'general_graph: {"cache":"contiguous","exact_tokens":false,"sequences":1}' "$WORK/inspect.txt" || fail "inspect does not say that it is a general graph: $(cat "$WORK/inspect.txt")"
+for chunk in 12 1 5; do
+  "$BUILD/test/e2e/CompareLogits" --chunk $chunk "$WORK/small.lathe" $FIXTURE.f32 2e-4 3 14 15 92 65 35 89 79 32 38 46 26 >&2 || fail "logits differ from onnxruntime's with $chunk tokens a step"
+done
+"$LATHE" bench "$WORK/small.lathe" -p 8 -n 4 --batch 1 >/dev/null || fail "bench does not run it"
+if message=$("$LATHE" bench "$WORK/small.lathe" -p 8 -n 4 --batch 2 2>&1); then fail "expected two sequences to be refused"; fi
+[[ $message == *"serves one sequence at a time: expected 1 sequence, found 2"* ]] || fail "expected a message that names the limit, found: $message"

@@ -8,6 +8,7 @@
 #include "dialects/Plan/Plan.h"
 #include "lathe/Codegen/General.h"
 #include "lathe/Conversion/Passes.h"
+#include "lathe/Interpreter/ONNXInterpreter.h"
 #include "lathe/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -18,6 +19,8 @@
 #include "mlir/Transforms/Passes.h"
 
 void lathe::registerAllDialects(mlir::DialectRegistry &registry) {
+  static bool hooks = (interp::registerONNXHooks(), true); // once in a process
+  (void)hooks;
   codegen::registerGeneralDialects(registry);
   registry.insert<llm::LLMDialect, kernel::KernelDialect, plan::PlanDialect, onnx::ONNXDialect, mlir::arith::ArithDialect, mlir::func::FuncDialect, mlir::LLVM::LLVMDialect,
                   mlir::math::MathDialect, mlir::scf::SCFDialect, mlir::vector::VectorDialect>();

@@ -2,8 +2,9 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //
 // lathe-interp model.mlir --tokens 1,2,3 prints a row of outputs for every token. Each --tokens is a sequence; all
-// run in one ragged batch.
+// run in one ragged batch. A graph of onnx ops (`func @main`) runs one sequence after the other.
 //===----------------------------------------------------------------------===//
+#include "Graph.h"
 #include "lathe/InitAll.h"
 #include "lathe/Interpreter/Interpreter.h"
 #include "mlir/IR/MLIRContext.h"
@@ -141,6 +142,13 @@ int main(int argc, char **argv) {
   SourceMgrDiagnosticHandler handler(*sources, &context);
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(sources, &context);
   if (!module) return 1;
+  if (module->lookupSymbol("main") && !module->lookupSymbol(function)) {
+    auto results = runGraph(*module, sequences, chunk, last);
+    if (failed(results)) return 1;
+    if (!raw.empty()) return failed(writeRaw(*results));
+    printResults(llvm::outs(), *results);
+    return 0;
+  }
   InterpreterOptions options;
   options.float64 = float64;
   options.threads = threads;

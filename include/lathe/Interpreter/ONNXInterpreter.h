@@ -11,8 +11,9 @@
 
 namespace lathe::interp {
 
-/// Runs one node. Null inputs are absent. Errors: unsupported (no such operator here), invalidArgument (what does not fit).
-Status evaluateONNX(onnx::NodeOp op, llvm::ArrayRef<const onnx::HostTensor *> inputs, llvm::MutableArrayRef<onnx::HostTensor> outputs);
+/// Runs one node. Null inputs are absent. Errors: unsupported (no such operator here), invalidArgument (what does not fit, a result of more than
+/// |mostElements|).
+Status evaluateONNX(onnx::NodeOp op, llvm::ArrayRef<const onnx::HostTensor *> inputs, llvm::MutableArrayRef<onnx::HostTensor> outputs, int64_t mostElements);
 
 /// Runs `func @main` of |module|; one tensor for each argument, in order.
 Result<std::vector<onnx::HostTensor>> runONNX(mlir::ModuleOp module, const std::vector<onnx::HostTensor> &inputs);

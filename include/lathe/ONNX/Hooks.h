@@ -26,8 +26,8 @@ struct HostTensor {
 /// Types of the results from the types of the inputs; the op's own result types are not looked at. Errors name what does not fit.
 using InferTypes = Status (*)(NodeOp op, llvm::SmallVectorImpl<mlir::Type> &results);
 /// Runs the operator. Null inputs are absent. |outputs| has one entry for every result of |op|. The inputs' types and shapes may be anything:
-/// what does not fit is an error.
-using Evaluate = Status (*)(NodeOp op, llvm::ArrayRef<const HostTensor *> inputs, llvm::MutableArrayRef<HostTensor> outputs);
+/// what does not fit is an error, and so is a result of more than |mostElements|.
+using Evaluate = Status (*)(NodeOp op, llvm::ArrayRef<const HostTensor *> inputs, llvm::MutableArrayRef<HostTensor> outputs, int64_t mostElements);
 
 struct Hooks {
   InferTypes inferTypes = nullptr;

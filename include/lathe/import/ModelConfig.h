@@ -58,7 +58,8 @@ struct ModelConfig {
   bool learnedPositions = false;
   bool tiedHead = false;
   double embeddingScale = 1;
-  double finalSoftcap = 0; ///< 0: none
+  double finalSoftcap = 0;     ///< of logits; 0: none
+  double attentionSoftcap = 0; ///< of attention scores; 0: none
 };
 
 struct ImportOptions {

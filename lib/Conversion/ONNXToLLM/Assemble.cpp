@@ -22,6 +22,8 @@ private:
     std::map<std::pair<Part, bool>, Weight> weights;
     std::pair<int, int> rope{-1, -1}; ///< tables
     int64_t rotated = 0, headSize = 0;
+    double softcap = 0;
+    bool pairs = false; ///< rotates elements 2i and 2i + 1
     bool postNorms = false, headNorms = false, gated = false, hasFeedForward = false;
     std::string activation, text;
     int64_t pastKey = -1, pastValue = -1;
@@ -38,7 +40,7 @@ private:
   void put(Part part, bool bias, const Weight &w, Layer *layer);
   bool feedForward(TermId id, TermId residual, Layer &layer);
   bool attention(TermId id, TermId residual, Layer &layer);
-  bool headPart(TermId id, Part norm, Layer &layer, TermId &linear, std::pair<int, int> &rope);
+  bool headPart(TermId id, Part norm, Layer &layer, TermId &linear, std::pair<int, int> &rope, bool &pairs);
   bool head(TermId &x);
   bool base(TermId id);
   template <typename T>
@@ -114,11 +116,12 @@ bool Assembler::feedForward(TermId id, TermId residual, Layer &layer) {
 }
 
 /// [rope of] [norm of heads of] a linear.
-bool Assembler::headPart(TermId id, Part norm, Layer &layer, TermId &linear, std::pair<int, int> &rope) {
+bool Assembler::headPart(TermId id, Part norm, Layer &layer, TermId &linear, std::pair<int, int> &rope, bool &pairs) {
   if (at(id).kind == Kind::rope) {
     const Term &t = at(id);
     if (t.group != layer.headSize) return fail("rotates something else than heads");
-    if (t.b) return fail("rotates interleaved pairs, which no weight expression puts into halves here");
+    if (t.b && t.a != t.group) return fail("rotates interleaved pairs of a part of each head");
+    pairs = t.b;
     rope = {t.table, t.table2};
     layer.rotated = t.a;
     id = t.in[0];
@@ -150,19 +153,27 @@ bool Assembler::attention(TermId id, TermId residual, Layer &layer) {
   layer.shape.kvHeads = key.width / t.group;
   layer.shape.attentionScale = t.number;
   layer.shape.window = std::max<int64_t>(0, t.a);
-  if (t.number2) return fail("soft-capped scores are not supported");
+  layer.softcap = t.number2;
   if (terms.width(context) != t.b * t.group) return fail("values of another size than the keys");
   layer.pastKey = key.a;
   layer.pastValue = value.a;
   TermId q = -1, k = -1, inputs[3];
   std::pair<int, int> ropeQ{-1, -1}, ropeK{-1, -1};
-  if (!headPart(t.in[0], Part::qNorm, layer, q, ropeQ) || !headPart(key.in[0], Part::kNorm, layer, k, ropeK)) return false;
-  if (ropeQ != ropeK) return fail("queries and keys are rotated differently");
+  bool pairsQ = false, pairsK = false;
+  if (!headPart(t.in[0], Part::qNorm, layer, q, ropeQ, pairsQ) || !headPart(key.in[0], Part::kNorm, layer, k, ropeK, pairsK)) return false;
+  if (ropeQ != ropeK || pairsQ != pairsK) return fail("queries and keys are rotated differently");
   layer.rope = ropeQ;
   layer.headNorms = layer.weights.count({Part::qNorm, false});
   if (layer.headNorms != bool(layer.weights.count({Part::kNorm, false}))) return fail("a norm of queries or of keys only");
   if (!takeLinear(q, Part::q, &layer, inputs[0]) || !takeLinear(k, Part::k, &layer, inputs[1]) || !takeLinear(value.in[0], Part::v, &layer, inputs[2])) return false;
   if (inputs[0] != inputs[1] || inputs[0] != inputs[2]) return fail("queries, keys and values of different rows");
+  layer.pairs = pairsQ;
+  if (layer.pairs) {
+    // Scores do not change when queries and keys are permuted alike: llm.rope's halves, by other rows of the weights.
+    for (auto &[part, weight] : layer.weights)
+      if (part.first == Part::q || part.first == Part::k) weight.unropeHeads = part.first == Part::q ? layer.shape.heads : layer.shape.kvHeads;
+      else if (part.first == Part::qNorm || part.first == Part::kNorm) weight.unropeHeads = 1;
+  }
   if (!takeNorm(inputs[0], Part::attentionNorm, &layer)) return false;
   if (at(inputs[0]).in[0] != residual) return fail("attention that does not start from the residual");
   return true;
@@ -277,6 +288,7 @@ Parts Assembler::run() {
   config.normEpsilon = *epsilon;
   config.normPlusOne = *plusOne;
   auto hasBias = [](const Layer &layer, Part part) { return layer.weights.count({part, true}) != 0; };
+  config.attentionSoftcap = first.softcap;
   config.qkvBias = hasBias(first, Part::q);
   config.outputBias = hasBias(first, Part::o);
   config.feedForwardBias = hasBias(first, Part::up);
@@ -290,6 +302,7 @@ Parts Assembler::run() {
       if (bad && parts.why.empty()) parts.why = "layer " + std::to_string(i) + " differs from layer 0 in " + what;
     };
     differs(layer.headSize != first.headSize, "the size of its heads");
+    differs(layer.softcap != first.softcap, "the soft cap of its scores");
     differs(layer.postNorms != first.postNorms || layer.headNorms != first.headNorms, "its norms");
     differs(layer.gated != first.gated || layer.activation != first.activation, "its feed-forward");
     for (Part part : {Part::q, Part::k, Part::v})
@@ -317,7 +330,7 @@ Parts Assembler::run() {
       found += past == layer.pastKey || past == layer.pastValue;
     if (found != 2 || layer.pastKey == layer.pastValue) differs(true, "its cache: its keys and values are not outputs of the graph");
     std::string line = "layer " + std::to_string(i) + ": " + (config.norm == NormKind::rms ? "RMS norm" : "layer norm") + ", " + std::to_string(layer.shape.heads) + " query and " +
-                       std::to_string(layer.shape.kvHeads) + " KV heads of " + std::to_string(layer.headSize) + (layer.rope.first >= 0 ? ", rotary" : "") +
+                       std::to_string(layer.shape.kvHeads) + " KV heads of " + std::to_string(layer.headSize) + (layer.rope.first >= 0 ? layer.pairs ? ", rotary of pairs" : ", rotary" : "") + (layer.softcap ? ", soft cap" : "") +
                        (layer.headNorms ? ", head norms" : "") + (layer.shape.window ? ", window " + std::to_string(layer.shape.window) : "") + ", " +
                        (layer.gated ? "gated " : "") + layer.activation + " of " + std::to_string(layer.shape.feedForward);
     parts.layers.push_back(line);
@@ -348,7 +361,8 @@ std::string merge(Parts &parts, const Parts &other) {
     if (it == other.weights.end() || it->second.key() != weight.key()) return differs("with a weight");
   }
   if (a.hidden != b.hidden || a.vocabulary != b.vocabulary || a.headSize != b.headSize || a.normEpsilon != b.normEpsilon || a.postNorms != b.postNorms ||
-      a.gated != b.gated || a.activation != b.activation || a.embeddingScale != b.embeddingScale || a.finalSoftcap != b.finalSoftcap)
+      a.gated != b.gated || a.activation != b.activation || a.embeddingScale != b.embeddingScale || a.finalSoftcap != b.finalSoftcap ||
+      a.attentionSoftcap != b.attentionSoftcap)
     return differs("a constant");
   for (auto [x, y] : llvm::zip(a.layers, b.layers)) {
     if (x.heads != y.heads || x.kvHeads != y.kvHeads || x.feedForward != y.feedForward || x.rope != y.rope || x.attentionScale != y.attentionScale) return differs("attention");

@@ -166,6 +166,45 @@ Known decode(DataType type, ArrayRef<int64_t> shape, ArrayRef<uint8_t> bytes) {
   return out;
 }
 
+Known fromHost(const onnx::HostTensor &tensor) {
+  int bits = onnx::dataTypeBits(tensor.type);
+  if (bits >= 8) return decode(tensor.type, tensor.shape, tensor.data);
+  Known out = Known::make(tensor.type, tensor.shape); // a byte for each element
+  for (size_t k = 0; k < tensor.data.size(); ++k) {
+    uint8_t raw = tensor.data[k] & ((1 << bits) - 1);
+    bool isSigned = tensor.type == DataType::int4 || tensor.type == DataType::int2;
+    if (out.isFloat()) out.f[k] = decodeFloat(tensor.type, &raw);
+    else out.i[k] = isSigned && raw >> (bits - 1) ? int64_t(raw) - (1 << bits) : raw;
+  }
+  return out;
+}
+
+onnx::HostTensor toHost(const Known &value) {
+  onnx::HostTensor out;
+  out.type = value.type;
+  out.shape.assign(value.shape.begin(), value.shape.end());
+  auto each = static_cast<size_t>(std::max(8, onnx::dataTypeBits(value.type)) / 8);
+  out.data.resize(static_cast<size_t>(value.elements()) * each);
+  for (int64_t k = 0, n = value.elements(); k < n; ++k) {
+    uint8_t *at = out.data.data() + static_cast<size_t>(k) * each;
+    if (!value.isFloat()) {
+      std::memcpy(at, &value.i[k], each); // little-endian: the low bytes of the number
+    } else if (value.type == DataType::float64) {
+      std::memcpy(at, &value.f[k], 8);
+    } else if (value.type == DataType::float32) {
+      auto single = static_cast<float>(value.f[k]);
+      std::memcpy(at, &single, 4);
+    } else {
+      llvm::APFloat number(value.f[k]);
+      bool lost;
+      number.convert(*semanticsOf(value.type), llvm::APFloat::rmNearestTiesToEven, &lost);
+      uint64_t bits = number.bitcastToAPInt().getZExtValue();
+      std::memcpy(at, &bits, each);
+    }
+  }
+  return out;
+}
+
 Known fromElements(ElementsAttr value) {
   auto type = value.getShapedType();
   DataType element = onnx::dataType(type.getElementType());

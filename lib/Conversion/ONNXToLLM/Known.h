@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 #include "dialects/ONNX/ONNX.h"
+#include "lathe/ONNX/Hooks.h"
 #include "lathe/base/MappedFile.h"
 #include "lathe/base/Status.h"
 #include "llvm/ADT/SmallVector.h"
@@ -67,15 +68,14 @@ private:
 };
 Known fromElements(mlir::ElementsAttr value);
 
-/// Runs a node on known inputs (null: absent). Unsupported for an operator that is not here.
+onnx::HostTensor toHost(const Known &value);
+Known fromHost(const onnx::HostTensor &tensor);
+
+/// Runs a node on known inputs (null: absent) by the registry's hooks. Unsupported for an operator without one, and for results of more than
+/// maxKnownElements.
 Result<std::vector<Known>> evaluate(NodeOp op, llvm::ArrayRef<const Known *> inputs);
 
-// Families of operators behind evaluate. Each returns notFound for an operator that is not its own.
 using Inputs = llvm::ArrayRef<const Known *>;
-Result<std::vector<Known>> evaluateMovement(NodeOp op, Inputs inputs);
-Result<std::vector<Known>> evaluateIndexing(NodeOp op, Inputs inputs);
-Result<std::vector<Known>> evaluateArithmetic(NodeOp op, Inputs inputs);
-Result<std::vector<Known>> evaluateReduction(NodeOp op, Inputs inputs);
 
 /// Helpers that layouts need too. Axes may be negative; failure when out of range.
 mlir::FailureOr<int64_t> axisOf(int64_t axis, int64_t rank);

@@ -319,6 +319,7 @@ std::optional<WeightRef> Raiser::blocks(const Weight &weight, WeightRef ref) {
   ref.tensor.shape = {weight.rows, weight.columns};
   ref.begin = weight.begin;
   ref.end = weight.end;
+  ref.unropeHeads = weight.unropeHeads;
   ref.shape = {weight.end ? weight.end - weight.begin : weight.rows, weight.columns};
   return ref;
 }
@@ -358,6 +359,7 @@ std::optional<WeightRef> Raiser::reference(const Weight &weight) {
   ref.begin = weight.begin;
   ref.end = weight.end;
   ref.plusOne = weight.plusOne;
+  ref.unropeHeads = weight.unropeHeads;
   int64_t rows = weight.end ? weight.end - weight.begin : weight.rows;
   ref.shape = weight.columns ? std::vector<int64_t>{rows, weight.columns} : std::vector<int64_t>{rows};
   return ref;

@@ -117,6 +117,16 @@ TermId Terms::asRotation(TermId x, TermId y) {
   return -1;
 }
 
+/// Makes |first| the rows of |first| and |second|, which follow each other. False when they do not.
+static bool joinRows(Weight &first, const Weight &second) {
+  Weight rest = first;
+  rest.begin = second.begin, rest.end = second.end;
+  if (!first.end || first.end != second.begin || rest.key() != second.key()) return false;
+  first.end = second.end;
+  if (first.begin == 0 && first.end == first.rows) first.end = 0;
+  return true;
+}
+
 /// Halves (or even and odd elements) rotated apart: [a cos - b sin, b cos + a sin].
 TermId Terms::asRotatedHalves(ArrayRef<TermId> parts, ArrayRef<int64_t> sizes) {
   if (parts.size() != 2 || sizes[0] != sizes[1] || !is(parts[0], Kind::add) || !is(parts[1], Kind::add)) return -1;
@@ -149,6 +159,14 @@ TermId Terms::asRotatedHalves(ArrayRef<TermId> parts, ArrayRef<int64_t> sizes) {
   if (p2.value != p1.value) std::swap(p2, p3); // p2: b cos, p3: a sin
   if (p2.value != p1.value || p3.value != p0.value || p0.table != p2.table || p1.table != p3.table) return -1;
   const Term a = terms[p0.value], b = terms[p1.value];
+  // Halves of a single head were cut from the rows of its linear's weight.
+  if (a.kind == Kind::linear && b.kind == Kind::linear) {
+    Term whole = a;
+    whole.width += b.width;
+    bool joined = a.in == b.in && a.width == b.width && joinRows(whole.weight, b.weight) && (a.bias ? b.bias && joinRows(whole.bias, b.bias) : !b.bias);
+    if (!joined || sizes[0] != a.width || a.width != tables[p0.table].columns) return -1;
+    return rope(make(whole), whole.width, whole.width, p0.table, p1.table, false);
+  }
   if (a.kind != Kind::slice || b.kind != Kind::slice || a.in[0] != b.in[0] || a.group != b.group || a.a != 0 || a.b != b.a) return -1;
   int64_t half = a.b - a.a;
   if (b.b - b.a != half) return -1;

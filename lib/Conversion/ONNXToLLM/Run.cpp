@@ -101,6 +101,16 @@ static bool allKnown(ArrayRef<Abstract *> in) {
   return llvm::all_of(in, [](const Abstract *x) { return x->is == Abstract::absent || x->known != nullptr; });
 }
 
+/// Every use of |value|, through casts, is a sum or asks for its shape.
+static bool onlyAdded(Value value) {
+  return llvm::all_of(value.getUsers(), [](Operation *user) {
+    auto node = dyn_cast<NodeOp>(user);
+    if (!node) return false;
+    StringRef name = node.getOpType();
+    return name == "Add" || name == "Shape" || name.starts_with("Skip") || (name == "Cast" && onlyAdded(node.getOutputs()[0]));
+  });
+}
+
 void GraphRun::node(NodeOp op) {
   SmallVector<Abstract *> in;
   for (Value v : op.getInputs())
@@ -125,6 +135,10 @@ void GraphRun::node(NodeOp op) {
   // Weights keep what they are through moves that a packed form can follow.
   bool someWeight = llvm::any_of(in, [](const Abstract *x) { return x->is == Abstract::weight; });
   if (!done && someWeight) done = quantized(op, in, out) || (movement(op, in, out) && why.empty());
+  // A table of learned positions is added to something; one of cosines is multiplied with something and stays numbers.
+  if (!done && someWeight && op.getOpType() == "Gather" && op.getDomain().empty() && in[0]->is == Abstract::weight && in[1]->is == Abstract::number &&
+      onlyAdded(op.getOutputs()[0]))
+    done = linears(op, in, out) && why.empty();
   if (!done && allKnown(in) && llvm::none_of(in, [](const Abstract *x) { return x->is == Abstract::tokens || x->is == Abstract::term; })) {
     why.clear();
     SmallVector<const Known *> numbers;

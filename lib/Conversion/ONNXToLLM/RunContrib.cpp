@@ -197,6 +197,45 @@ bool GraphRun::attention(NodeOp op, In in, Out out) {
     // The row's own token counts (measured with onnxruntime 1.32).
     call.window = std::max<int64_t>(0, op.getInt("local_window_size", -1));
     call.mask = at(10);
+  } else if (contrib && name == "MultiHeadAttention") {
+    call.heads = call.kvHeads = op.getInt("num_heads", 0);
+    if (call.heads < 1) return refuse("numbers of heads are missing");
+    if (!at(1) || !at(2)) return refuse("queries, keys and values in one tensor");
+    if (at(8) || at(9) || op.getOutputs().size() > 3) return refuse("a cache of fixed length, beams or the scores as an output");
+    call.q = *in[0], call.k = *at(1), call.v = *at(2);
+    if (at(3)) {
+      Weight bias;
+      Abstract *parts[] = {&call.q, &call.k, &call.v};
+      int64_t widths = 0;
+      for (Abstract *part : parts) {
+        Layout rows;
+        if (!fullFeatures(*part, rows)) return refuse("queries, keys or values laid out as " + layoutText(part->layout));
+        widths += terms.width(part->id);
+      }
+      if (!vectorOf(*at(3), bias) || bias.rows != widths) return refuse("a bias that is not one vector of weights for queries, keys and values");
+      int64_t begin = bias.begin;
+      for (Abstract *part : parts) {
+        Weight own = bias;
+        own.rows = terms.width(part->id);
+        own.begin = begin;
+        own.end = begin += own.rows;
+        part->id = terms.addWeight(part->id, own);
+      }
+    }
+    if (!headsOf(call.q, call.heads, call.headSize, fourD) || fourD || !headsOf(call.k, call.kvHeads, size, fourD) || fourD || size != call.headSize ||
+        !headsOf(call.v, call.kvHeads, call.valueSize, fourD) || fourD)
+      return refuse("queries, keys and values laid out as " + layoutText(call.q.layout) + ", " + layoutText(call.k.layout) + " and " + layoutText(call.v.layout));
+    if (at(4)) {
+      const Abstract &padding = *at(4);
+      if (!padding.known || padding.shape != Shape{sizes.batch, sizes.total()} || !padding.known->uniform() || padding.known->number(0) == 0)
+        return refuse("a padding mask that does not follow the mask of the graph");
+    }
+    call.mask = at(5);
+    call.pastKey = at(6), call.pastValue = at(7);
+    if (!call.pastKey || !call.pastValue) return refuse("no past");
+    call.scale = op.getFloat("scale", 0);
+    if (call.scale == 0) call.scale = 1 / std::sqrt(double(call.headSize));
+    call.causal = op.getInt("unidirectional", 0);
   } else {
     return false;
   }

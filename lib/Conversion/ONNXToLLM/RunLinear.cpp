@@ -22,7 +22,7 @@ bool GraphRun::linears(NodeOp op, In in, Out out) {
   if (standard && name == "Gather" && in[0]->is == Abstract::weight) {
     const Abstract &table = *in[0];
     Weight w;
-    if (op.getInt("axis", 0) != 0 || !matrixOf(table, true, w) || w.transpose) return refuse("a lookup that is not of rows of a matrix");
+    if (op.getInt("axis", 0) != 0 || !matrixOf(table, true, w)) return refuse("a lookup that is not of rows of a matrix");
     Layout layout(in[1]->shape.size());
     auto fill = [&](const Shape &shape) {
       // [batch, step] or [step], with axes of one element around them.

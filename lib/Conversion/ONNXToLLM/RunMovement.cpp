@@ -33,8 +33,14 @@ bool GraphRun::sliceAxis(const Abstract &x, int64_t axis, int64_t begin, int64_t
     out = x;
     return true;
   }
+  if (begin >= end) { // nothing: what is left of a head that is rotated as a whole
+    Shape shape = x.shape;
+    shape[axis] = 0;
+    out = known(Known::make(x.type, shape));
+    return true;
+  }
   const Axis &at = x.layout[axis];
-  if (at.size() != 1 || at[0].dim != Dim::feature || begin >= end) {
+  if (at.size() != 1 || at[0].dim != Dim::feature) {
     refuse("cuts an axis of " + layoutText(x.layout) + " that is not of features");
     return false;
   }
@@ -169,7 +175,9 @@ bool GraphRun::movement(NodeOp op, In in, Out out) {
     };
     if (!swap && core(shape) != core(x.shape)) return false;
     Known values;
-    if (x.known) {
+    // Numbers that may be a table are followed; a large matrix is a linear's.
+    bool follow = x.known && (!swap || x.known->elements() <= 65536);
+    if (follow) {
       auto moved = evaluate(op, numbers);
       if (!moved.ok()) return false;
       values = std::move((*moved)[0]);
@@ -177,7 +185,7 @@ bool GraphRun::movement(NodeOp op, In in, Out out) {
     out[0] = x;
     out[0].shape = shape;
     out[0].swapped = x.swapped != swap;
-    out[0].known = x.known ? std::make_shared<const Known>(std::move(values)) : nullptr;
+    out[0].known = follow ? std::make_shared<const Known>(std::move(values)) : nullptr;
     return true;
   }
   if (x.is == Abstract::number && x.of && name == "Identity") {

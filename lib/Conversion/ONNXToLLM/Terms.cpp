@@ -17,8 +17,8 @@ static const char *const kindNames[] = {"embed", "positions", "past", "history",
 std::string Weight::key() const {
   char text[256];
   auto pointer = [](onnx::ParamOp op) { return static_cast<const void *>(op.getOperation()); };
-  std::snprintf(text, sizeof(text), "%p/%p/%p %d%d %lld-%lld %lldx%lld q%lld/%lld", pointer(param), pointer(scales), pointer(zeros), transpose, plusOne,
-                (long long)begin, (long long)end, (long long)rows, (long long)columns, (long long)bits, (long long)block);
+  std::snprintf(text, sizeof(text), "%p/%p/%p %d%d %lld-%lld %lldx%lld q%lld/%lld u%lld", pointer(param), pointer(scales), pointer(zeros), transpose, plusOne,
+                (long long)begin, (long long)end, (long long)rows, (long long)columns, (long long)bits, (long long)block, (long long)unropeHeads);
   return text;
 }
 
@@ -121,9 +121,7 @@ TermId Terms::scale(TermId x, double c) {
   if (is(x, Kind::capped) && c > 0 && terms[x].number2 == 0) {
     // scores / c, tanh, * c.
     Term term = terms[terms[x].in[0]];
-    if (std::fabs(term.number * c / terms[x].number - 1) < 1e-6) {
-      term.number = terms[x].number; // the scale that soft capping leaves
-    }
+    term.number *= c; // c tanh(scale / c q.k): llm.attention divides by the cap itself
     term.number2 = c;
     return make(term);
   }

@@ -20,6 +20,7 @@ struct Weight {
   bool transpose = false;
   bool plusOne = false;
   int64_t begin = 0, end = 0; ///< rows of [out, in]; end 0: all
+  int64_t unropeHeads = 0;    ///< rows of so many heads go from interleaved pairs to halves; 0: stay
   /// Block-quantized weights (MatMulNBits and its kin): scales and zero points beside the codes.
   onnx::ParamOp scales, zeros;
   int64_t bits = 0, block = 0;

@@ -181,7 +181,7 @@ Value GraphBuilder::attention(Value x, int layer) {
   kv = llm::KVAppendOp::create(builder, loc, kv.getType(), kv, k, v, batch, groups[group].name, index);
   Value y = llm::AttentionOp::create(builder, loc, q.getType(), q, kv, batch, groups[group].name, index, shape.heads,
                                      llvm::APFloat(static_cast<float>(shape.attentionScale)),
-                                     llvm::APFloat(0.0f)); // no family caps scores
+                                     llvm::APFloat(static_cast<float>(config.attentionSoftcap)));
   return linear(y, Role::o, layer, config.outputBias);
 }
 

@@ -14,7 +14,7 @@ using onnx::DataType;
 using onnx::HostTensor;
 
 /// Elements that a result may have: beyond it the sizes come from a damaged graph, not from a model.
-static constexpr int64_t mostElements = int64_t(1) << 32;
+static constexpr int64_t mostElementsOfAGraph = int64_t(1) << 32;
 
 static EvalFn find(StringRef domain, StringRef op) {
   for (auto table : {elementwiseEvaluations(), reductionEvaluations(), movementEvaluations(), indexingEvaluations(), networkEvaluations(), attentionEvaluations(),
@@ -24,7 +24,7 @@ static EvalFn find(StringRef domain, StringRef op) {
   return nullptr;
 }
 
-static Status evaluate(onnx::NodeOp op, ArrayRef<const Array *> inputs, std::vector<Array> &outputs) {
+static Status evaluate(onnx::NodeOp op, ArrayRef<const Array *> inputs, std::vector<Array> &outputs, int64_t most) {
   ops::NodeView view = ops::viewOf(op);
   EvalFn fn = find(view.domain == "ai.onnx" ? "" : view.domain, view.op);
   if (!fn || !ops::typeFunction(view.domain, view.op))
@@ -54,7 +54,7 @@ static Status evaluate(onnx::NodeOp op, ArrayRef<const Array *> inputs, std::vec
     int64_t count = 1;
     for (ops::Dim d : result.shape) {
       shape.push_back(d.known.value_or(0)); // sizes that depend on data: the function sets them
-      if (shape.back() < 0 || (shape.back() && count > mostElements / shape.back())) return e.bad("a result of at most 2^32 elements", "more");
+      if (shape.back() < 0 || (shape.back() && count > most / shape.back())) return e.bad("a result of at most " + std::to_string(most) + " elements", "more");
       count *= shape.back();
     }
     e.out.push_back(makeArray(onnx::dataType(result.element), std::move(shape)));
@@ -66,14 +66,14 @@ static Status evaluate(onnx::NodeOp op, ArrayRef<const Array *> inputs, std::vec
   return Status();
 }
 
-Status evaluateONNX(onnx::NodeOp op, ArrayRef<const HostTensor *> inputs, MutableArrayRef<HostTensor> outputs) {
+Status evaluateONNX(onnx::NodeOp op, ArrayRef<const HostTensor *> inputs, MutableArrayRef<HostTensor> outputs, int64_t mostElements) {
   std::vector<Array> arrays(inputs.size()), results;
   std::vector<const Array *> pointers;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i]) arrays[i] = fromHost(*inputs[i]);
     pointers.push_back(inputs[i] ? &arrays[i] : nullptr);
   }
-  LATHE_RETURN_IF_ERROR(evaluate(op, pointers, results));
+  LATHE_RETURN_IF_ERROR(evaluate(op, pointers, results, mostElements));
   for (size_t i = 0; i < outputs.size(); ++i)
     outputs[i] = toHost(results[i]);
   return Status();
@@ -130,7 +130,7 @@ Status GraphRun::block(Block &block) {
     for (Value v : node.getInputs())
       inputs.push_back(values.lookup(v).get());
     std::vector<Array> outputs;
-    LATHE_RETURN_IF_ERROR(evaluate(node, inputs, outputs));
+    LATHE_RETURN_IF_ERROR(evaluate(node, inputs, outputs, mostElementsOfAGraph));
     for (auto [result, a] : llvm::zip(node.getResults(), outputs))
       values[result] = std::make_shared<Array>(std::move(a));
   }

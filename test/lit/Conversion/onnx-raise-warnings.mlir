@@ -57,3 +57,76 @@ func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}) -> tensor<*xf32
 func.func @main(%a: f32) -> f32 {
   return %a : f32
 }
+
+// -----
+
+func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}) -> tensor<*x!onnx.any> {
+  %a = onnx.constant dense<1.0> : tensor<4xf32>
+  // expected-warning@+1 {{the graph is not raised to llm ops: If: the condition depends on the tokens}}
+  %0 = onnx.op "If"(%ids) {version = 16 : i64} : (tensor<?x?xi64>) -> tensor<*x!onnx.any> {
+    onnx.yield %a : tensor<4xf32>
+  }, {
+    onnx.yield %a : tensor<4xf32>
+  }
+  return %0 : tensor<*x!onnx.any>
+}
+
+// -----
+
+func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}) -> tensor<*x!onnx.any> {
+  %c = onnx.constant dense<true> : tensor<i1>
+  %a = onnx.constant dense<1.0> : tensor<4xf32>
+  %0 = onnx.op "If"(%c) {version = 16 : i64} : (tensor<i1>) -> tensor<*x!onnx.any> {
+  %1 = onnx.op "If"(%c) {version = 16 : i64} : (tensor<i1>) -> tensor<*x!onnx.any> {
+  %2 = onnx.op "If"(%c) {version = 16 : i64} : (tensor<i1>) -> tensor<*x!onnx.any> {
+  %3 = onnx.op "If"(%c) {version = 16 : i64} : (tensor<i1>) -> tensor<*x!onnx.any> {
+  %4 = onnx.op "If"(%c) {version = 16 : i64} : (tensor<i1>) -> tensor<*x!onnx.any> {
+  %5 = onnx.op "If"(%c) {version = 16 : i64} : (tensor<i1>) -> tensor<*x!onnx.any> {
+  %6 = onnx.op "If"(%c) {version = 16 : i64} : (tensor<i1>) -> tensor<*x!onnx.any> {
+  %7 = onnx.op "If"(%c) {version = 16 : i64} : (tensor<i1>) -> tensor<*x!onnx.any> {
+  %8 = onnx.op "If"(%c) {version = 16 : i64} : (tensor<i1>) -> tensor<*x!onnx.any> {
+  %9 = onnx.op "If"(%c) {version = 16 : i64} : (tensor<i1>) -> tensor<*x!onnx.any> {
+  %10 = onnx.op "If"(%c) {version = 16 : i64} : (tensor<i1>) -> tensor<*x!onnx.any> {
+  %11 = onnx.op "If"(%c) {version = 16 : i64} : (tensor<i1>) -> tensor<*x!onnx.any> {
+  %12 = onnx.op "If"(%c) {version = 16 : i64} : (tensor<i1>) -> tensor<*x!onnx.any> {
+  %13 = onnx.op "If"(%c) {version = 16 : i64} : (tensor<i1>) -> tensor<*x!onnx.any> {
+  %14 = onnx.op "If"(%c) {version = 16 : i64} : (tensor<i1>) -> tensor<*x!onnx.any> {
+  %15 = onnx.op "If"(%c) {version = 16 : i64} : (tensor<i1>) -> tensor<*x!onnx.any> {
+  // expected-warning@+1 {{the graph is not raised to llm ops: If: nested too deep}}
+  %16 = onnx.op "If"(%c) {version = 16 : i64} : (tensor<i1>) -> tensor<*x!onnx.any> {
+  onnx.yield %a : tensor<4xf32>
+  }, { onnx.yield %a : tensor<4xf32> }
+  onnx.yield %16 : tensor<*x!onnx.any>
+  }, { onnx.yield %a : tensor<4xf32> }
+  onnx.yield %15 : tensor<*x!onnx.any>
+  }, { onnx.yield %a : tensor<4xf32> }
+  onnx.yield %14 : tensor<*x!onnx.any>
+  }, { onnx.yield %a : tensor<4xf32> }
+  onnx.yield %13 : tensor<*x!onnx.any>
+  }, { onnx.yield %a : tensor<4xf32> }
+  onnx.yield %12 : tensor<*x!onnx.any>
+  }, { onnx.yield %a : tensor<4xf32> }
+  onnx.yield %11 : tensor<*x!onnx.any>
+  }, { onnx.yield %a : tensor<4xf32> }
+  onnx.yield %10 : tensor<*x!onnx.any>
+  }, { onnx.yield %a : tensor<4xf32> }
+  onnx.yield %9 : tensor<*x!onnx.any>
+  }, { onnx.yield %a : tensor<4xf32> }
+  onnx.yield %8 : tensor<*x!onnx.any>
+  }, { onnx.yield %a : tensor<4xf32> }
+  onnx.yield %7 : tensor<*x!onnx.any>
+  }, { onnx.yield %a : tensor<4xf32> }
+  onnx.yield %6 : tensor<*x!onnx.any>
+  }, { onnx.yield %a : tensor<4xf32> }
+  onnx.yield %5 : tensor<*x!onnx.any>
+  }, { onnx.yield %a : tensor<4xf32> }
+  onnx.yield %4 : tensor<*x!onnx.any>
+  }, { onnx.yield %a : tensor<4xf32> }
+  onnx.yield %3 : tensor<*x!onnx.any>
+  }, { onnx.yield %a : tensor<4xf32> }
+  onnx.yield %2 : tensor<*x!onnx.any>
+  }, { onnx.yield %a : tensor<4xf32> }
+  onnx.yield %1 : tensor<*x!onnx.any>
+  }, { onnx.yield %a : tensor<4xf32> }
+  return %0 : tensor<*x!onnx.any>
+}

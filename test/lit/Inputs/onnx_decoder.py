@@ -1,0 +1,336 @@
+"""onnx_decoder.py [--NAME=CHOICE ...]: prints a decoder of two layers as a graph of onnx ops, its parts written in the ways that the options name.
+
+Weights are random with a fixed seed.
+"""
+import argparse
+import math
+import random
+
+VOCABULARY, HIDDEN, HEADS, SIZE, INNER, POSITIONS, LAYERS = 11, 16, 2, 8, 24, 64, 2
+FLOAT, INT32, INT64, BOOL = 1, 6, 7, 9
+SINCE = dict(Add=14, And=7, Cast=19, Concat=13, Cos=7, Div=14, Erf=13, Expand=13, Gather=13, Gelu=20, LayerNormalization=17, LessOrEqual=16, MatMul=13, Mul=14,
+             Neg=13, Pow=15, RMSNormalization=23, Range=11, Reciprocal=13, ReduceMean=18, ReduceSum=13, Reshape=14, RotaryEmbedding=23, Attention=24, Shape=15,
+             Sigmoid=13, SimplifiedLayerNormalization=1, Sin=7, Slice=13, Softmax=13, Split=18, Sqrt=13, Sub=14, SwiGLU=28, Swish=24, Tanh=13, Transpose=13,
+             Unsqueeze=13, Where=16, Squeeze=13)
+
+
+class Graph:
+    def __init__(self, options):
+        self.o = options
+        self.random = random.Random(5)
+        self.params, self.lines, self.types, self.known = [], [], {}, {}
+        self.kv = 1 if options.attention in ('gqa', 'chain') else HEADS
+
+    # Text.
+    def value(self, text, kind):
+        name = f'%v{len(self.types)}'
+        self.types[name] = kind
+        self.lines.append(f'  {name} = {text}')
+        return name
+
+    def weight(self, name, *shape, scale=0.4, offset=0.0, values=None):
+        if name in self.known:
+            return self.known[name]
+        count = math.prod(shape)
+        values = values or [offset + scale * self.random.gauss(0, 1) for _ in range(count)]
+        kind = 'tensor<' + ''.join(f'{n}x' for n in shape) + 'f32>'
+
+        def nested(flat, sizes):
+            if not sizes:
+                return f'{flat[0]:.8e}'
+            step = len(flat) // sizes[0]
+            return '[' + ', '.join(nested(flat[k * step:(k + 1) * step], sizes[1:]) for k in range(sizes[0])) + ']'
+
+        self.params.append(f'onnx.param @{name} : {kind} = dense<{nested(values, shape)}> : {kind}')
+        self.known[name] = self.value(f'onnx.weight @{name} : {kind}', kind)
+        return self.known[name]
+
+    def constant(self, value, element='i64'):
+        key = f'{value} {element}'
+        if key not in self.known:
+            shape = f'{len(value)}x' if isinstance(value, list) else ''
+            text = ', '.join(map(str, value)) if isinstance(value, list) else value
+            kind = f'tensor<{shape}{element}>'
+            self.known[key] = self.value(f'onnx.constant dense<{"[" + text + "]" if shape else text}> : {kind}', kind)
+        return self.known[key]
+
+    def number(self, x):
+        return self.constant(f'{x:.9e}', 'f32')
+
+    def none(self):
+        if 'none' not in self.known:
+            self.known['none'] = self.value('onnx.none : none', 'none')
+        return self.known['none']
+
+    def op(self, name, *inputs, results=1, domain='', **attributes):
+        def text(value):
+            if isinstance(value, list):
+                return f'array<i64: {", ".join(map(str, value))}>'
+            return f'"{value}"' if isinstance(value, str) else f'{value} : i64' if isinstance(value, int) else f'{value:.9e} : f32'
+
+        fields = ([f'domain = "{domain}"'] if domain else []) + [f'version = {1 if domain else SINCE[name]} : i64']
+        if attributes:
+            fields.append('attrs = {' + ', '.join(f'{k} = {text(v)}' for k, v in attributes.items()) + '}')
+        unknown = 'tensor<*x!onnx.any>'
+        name_text = f'onnx.op "{name}"({", ".join(inputs)}) {{{", ".join(fields)}}} : ({", ".join(self.types[i] for i in inputs)}) -> '
+        out = f'%v{len(self.types)}'
+        self.types[out] = unknown
+        if results == 1:
+            self.lines.append(f'  {out} = {name_text}{unknown}')
+            return out
+        self.lines.append(f'  {out}:{results} = {name_text}({", ".join([unknown] * results)})')
+        outs = [f'{out}#{k}' for k in range(results)]
+        self.types.update({o: unknown for o in outs})
+        return outs
+
+    def contrib(self, name, *inputs, **rest):
+        return self.op(name, *inputs, domain='com.microsoft', **rest)
+
+    # Parts.
+    def broken(self, what, layer=1):
+        """Whether the option --break=WHAT breaks this place."""
+        return self.o.breaks == what and layer == 1
+
+    def norm(self, x, name, size=HIDDEN):
+        way = self.o.norm
+        w = self.weight(f'{name}.weight'.replace('.', '_').replace('-', '_'), size, scale=0.1, offset=1.0)
+        if way in ('chain', 'chain-div'):
+            square = self.op('Pow', x, self.number(2)) if way == 'chain' else self.op('Mul', x, x)
+            root = self.op('Sqrt', self.op('Add', self.op('ReduceMean', square, self.constant([-1])), self.number(1e-5)))
+            return self.op('Mul', w, self.op('Mul', x, self.op('Reciprocal', root)) if way == 'chain' else self.op('Div', x, root))
+        if way == 'power':
+            scale = self.op('Pow', self.op('Add', self.op('ReduceMean', self.op('Mul', x, x), self.constant([-1])), self.number(1e-5)), self.number(-0.5))
+            return self.op('Mul', self.op('Mul', x, scale), w)
+        if way == 'op':
+            return self.op('RMSNormalization', x, w, axis=-1, epsilon=1e-3 if self.broken('epsilon', name == 'layer1.norm2') else 1e-5)
+        if way == 'simplified':
+            return self.op('SimplifiedLayerNormalization', x, w, axis=-1, epsilon=1e-5)
+        b = self.weight(f'{name}.bias'.replace('.', '_').replace('-', '_'), size, scale=0.1)
+        if way == 'layer' and self.broken('norm-bias'):
+            return self.op('LayerNormalization', x, w, axis=-1, epsilon=1e-5)
+        if way == 'layer':
+            return self.op('LayerNormalization', x, w, b, axis=-1, epsilon=1e-5)
+        centred = self.op('Sub', x, self.op('ReduceMean', x, self.constant([-1])))
+        root = self.op('Sqrt', self.op('Add', self.op('ReduceMean', self.op('Pow', centred, self.number(2)), self.constant([-1])), self.number(1e-5)))
+        return self.op('Add', self.op('Mul', self.op('Div', centred, root), w), b)
+
+    def skip(self, x, y, name):
+        """x + y and its norm."""
+        if self.o.skip:
+            w = self.weight(f'{name}.weight'.replace('.', '_').replace('-', '_'), HIDDEN, scale=0.1, offset=1.0)
+            if self.o.norm == 'layer':
+                b = self.weight(f'{name}.bias'.replace('.', '_').replace('-', '_'), HIDDEN, scale=0.1)
+                out = self.contrib('SkipLayerNormalization', x, y, w, b, results=4, epsilon=1e-5)
+            else:
+                out = self.contrib('SkipSimplifiedLayerNormalization', x, y, w, results=4, epsilon=1e-5)
+            return out[3], out[0]
+        x = self.op('Add', x, y)
+        return x, self.norm(x, name)
+
+    def linear(self, x, name, rows, columns, bias=False):
+        y = self.op('MatMul', x, self.weight(name.replace('.', '_').replace('-', '_'), rows, columns))
+        return self.op('Add', y, self.weight(f'{name}.bias'.replace('.', '_').replace('-', '_'), columns)) if bias else y
+
+    def heads(self, x, count, size=SIZE):
+        return self.op('Transpose', self.op('Reshape', x, self.constant([0, 0, count, size])), perm=[0, 2, 1, 3])
+
+    def tables(self):
+        frequencies = [10000.0 ** (-2 * k / SIZE) for k in range(SIZE // 2)]
+        angles = [p * f for p in range(POSITIONS) for f in frequencies]
+        stretch = self.o.stretch
+        return (self.weight('cosines', POSITIONS, SIZE // 2, values=[stretch * math.cos(a) for a in angles]),
+                self.weight('sines', POSITIONS, SIZE // 2, values=[stretch * math.sin(a) for a in angles]))
+
+    def angles(self):
+        """Cosines and sines of this step's tokens, [batch, step, size / 2]."""
+        frequencies = [10000.0 ** (-2 * k / SIZE) * (1 + self.o.detune * (k % 2)) for k in range(SIZE // 2)]
+        f = self.weight('frequencies', SIZE // 2, values=frequencies)
+        positions = self.op('Unsqueeze', self.op('Cast', 'POSITIONS', to=FLOAT), self.constant([2]))
+        a = self.op('Mul', positions, f)
+        return self.op('Cos', a), self.op('Sin', a)
+
+    def rotate(self, x, count):
+        """Of [batch, heads, step, size]."""
+        way = self.o.rope
+        if way == 'none':
+            return x
+        if way in ('op', 'pairs-op'):
+            return self.op('RotaryEmbedding', x, *self.tables(), 'POSITIONS', interleaved=int(way == 'pairs-op'))
+        if way in ('contrib', 'pairs-contrib'):
+            return self.contrib('RotaryEmbedding', x, 'POSITIONS', *self.tables(), interleaved=int(way == 'pairs-contrib'))
+        if way == 'pairs-part':
+            tables = [self.op('Slice', t, self.constant([0]), self.constant([SIZE // 4]), self.constant([1])) for t in self.tables()]
+            return self.op('RotaryEmbedding', x, *tables, 'POSITIONS', interleaved=1, rotary_embedding_dim=SIZE // 2)
+        if way == 'half-heads':
+            rows = self.op('Reshape', self.op('Transpose', x, perm=[0, 2, 1, 3]), self.constant([0, 0, count * SIZE]))
+            tables = [self.op('Slice', t, self.constant([0]), self.constant([SIZE // 4]), self.constant([1])) for t in self.tables()]
+            rows = self.op('RotaryEmbedding', rows, *tables, 'POSITIONS', num_heads=2 * count)
+            return self.heads(rows, count)
+        c, s = (self.op('Unsqueeze', t, self.constant([1])) for t in self.angles())
+        if way == 'halves':
+            a, b = self.op('Split', x, results=2, axis=-1, num_outputs=2)
+            return self.op('Concat', self.op('Sub', self.op('Mul', a, c), self.op('Mul', b, s)), self.op('Add', self.op('Mul', b, c), self.op('Mul', a, s)), axis=-1)
+        c, s = (self.op('Concat', t, t, axis=-1) for t in (c, s))
+        parts = [self.op('Slice', x, self.constant([b]), self.constant([e]), self.constant([3])) for b, e in ((0, SIZE // 2), (SIZE // 2, SIZE))]
+        turned = self.op('Concat', self.op('Neg', parts[1]), parts[0], axis=-1)
+        return self.op('Add', self.op('Mul', x, c), self.op('Mul', turned, s))
+
+    def mask(self):
+        """True where a query sees a key, [1, step, total]."""
+        total = self.op('Gather', self.op('Shape', 'MASK'), self.constant(1), axis=0)
+        keys = self.op('Range', self.constant(0), total, self.constant(1))
+        rows = self.op('Unsqueeze', 'POSITIONS', self.constant([-1]))
+        causal = self.op('LessOrEqual', keys, rows)
+        if self.o.window:
+            causal = self.op('And', causal, self.op('LessOrEqual', rows, self.op('Add', keys, self.constant(self.o.window - 1))))
+        return self.op('Unsqueeze', causal, self.constant([1]))
+
+    def attention(self, x, i):
+        n, way = f'layer{i}', self.o.attention
+        wide, narrow, value = HEADS * SIZE, self.kv * SIZE, SIZE // 2 if self.broken('values') else SIZE
+        bias = self.o.bias and way != 'mha'
+        if self.broken('no-attention', i):
+            self.presents += [self.presents[0], self.presents[1]]
+            return self.linear(self.linear(x, f'{n}.q', HIDDEN, wide), f'{n}.o', wide, HIDDEN)
+        other = self.op('Neg', x)
+        q, k, v = (self.linear(other if self.broken(f'rows-{p}', i) else x, f'{n}.{p}', HIDDEN, w, bias) for p, w in (('q', wide), ('k', narrow), ('v', self.kv * value)))
+        past = [f'%past{i}k', f'%past{i}v']
+        scale = 1 / math.sqrt(SIZE)
+        if way == 'gqa':
+            length = self.op('ReduceSum', 'MASK', self.constant([1]))
+            last = self.op('Cast', self.op('Sub', length, self.constant([1])), to=INT32)
+            total = self.op('Cast', self.op('Gather', self.op('Shape', 'MASK'), self.constant(1), axis=0), to=INT32)
+            rest = dict(do_rotary=1, rotary_interleaved=int(self.o.rope.startswith('pairs'))) if self.o.rope != 'none' else {}
+            tables = self.tables() if rest else ()
+            if self.o.cap:
+                rest['softcap'] = self.o.cap
+            if self.o.window:
+                rest['local_window_size'] = self.o.window
+            y, pk, pv = self.contrib('GroupQueryAttention', q, k, v, *past, last, total, *tables, results=3, num_heads=HEADS, kv_num_heads=self.kv, scale=scale, **rest)
+        elif way == 'mha':
+            q, k = (self.op('Reshape', self.op('Transpose', self.rotate(self.heads(t, HEADS), HEADS), perm=[0, 2, 1, 3]), self.constant([0, 0, HEADS * SIZE])) if self.o.rope != 'none' else t
+                    for t in (q, k))
+            b = self.weight(f'{n}_qkv_bias', 3 * wide) if self.o.bias else self.none()
+            added = self.op('Where', self.mask(), self.number(0), self.number(-1e30))
+            y, pk, pv = self.contrib('MultiHeadAttention', q, k, v, b, self.none(), added, *past, results=3, num_heads=HEADS, scale=scale)
+        else:
+            q, k, v = (self.heads(t, c, s) for t, c, s in ((q, HEADS, SIZE), (k, self.kv, SIZE), (v, self.kv, value)))
+            if self.broken('half-norms', i):
+                halves = self.constant([0, 0, 0, 2, SIZE // 2])
+                q = self.op('Reshape', self.norm(self.op('Reshape', q, halves), f'{n}.qnorm', SIZE // 2), self.constant([0, 0, 0, SIZE]))
+            elif self.o.headnorm:
+                q, k = self.norm(q, f'{n}.qnorm', SIZE), k if self.broken('norm-of-queries', i) else self.norm(k, f'{n}.knorm', SIZE)
+            q = self.rotate(q, HEADS)
+            if not self.broken('rotated-queries', i):
+                k = self.rotate(k, self.kv)
+            if way == 'op':
+                rest = dict(softcap=self.o.cap) if self.o.cap else {}
+                y, pk, pv = self.op('Attention', q, k, v, self.none(), *past, results=3, is_causal=1, scale=scale, **rest)
+            else:
+                pk, pv = self.op('Concat', past[0], k, axis=2), self.op('Concat', past[1], v, axis=2)
+                total = self.op('Gather', self.op('Shape', pk), self.constant([2]), axis=0)
+                kk, vv = pk, pv
+                if self.kv != HEADS:
+                    shape = self.op('Concat', self.constant([1, self.kv, HEADS // self.kv]), total, self.constant([SIZE]), axis=0)
+                    flat = self.op('Concat', self.constant([-1, HEADS]), total, self.constant([SIZE]), axis=0)
+                    kk, vv = (self.op('Reshape', self.op('Expand', self.op('Unsqueeze', t, self.constant([2])), shape), flat) for t in (pk, pv))
+                s = self.op('Mul', self.op('MatMul', q, self.op('Transpose', kk, perm=[0, 1, 3, 2])), self.number(scale))
+                if self.o.cap:
+                    s = self.op('Mul', self.op('Tanh', self.op('Div', s, self.number(self.o.cap))), self.number(self.o.cap))
+                s = self.op('Where', self.mask(), s, self.number(-3e38))
+                y = self.op('MatMul', self.op('Softmax', s, axis=-1), vv)
+            y = self.op('Reshape', self.op('Transpose', y, perm=[0, 2, 1, 3]), self.constant([0, 0, HEADS * value]))
+        self.presents += [pk, pv]
+        return self.linear(y, f'{n}.o', HEADS * value, HIDDEN)
+
+    def feed_forward(self, x, i):
+        n, way = f'layer{i}', self.o.mlp
+        gated = way not in ('biasgelu', 'relu')
+        gate = self.linear(self.op('Neg', x) if self.broken('gate', i) else x, f'{n}.gate', HIDDEN, INNER) if gated else None
+        up = self.linear(x, f'{n}.up', HIDDEN, INNER)
+        if self.broken('no-activation', i):
+            y = self.op('Mul', gate, up)
+        elif self.broken('no-product', i):
+            y = self.op('Add', gate, up)
+        elif way == 'silu':
+            y = self.op('Mul', self.op('Mul', gate, self.op('Sigmoid', gate)), up)
+        elif way == 'swish':
+            y = self.op('Mul', self.op('Swish', gate), up)
+        elif way == 'swiglu':
+            y = self.op('SwiGLU', gate, up)
+        elif way == 'quickgelu':
+            y = self.op('Mul', self.contrib('QuickGelu', gate, alpha=1.0), up)
+        elif way == 'gelu':
+            y = self.op('Mul', self.op('Gelu', gate, approximate='tanh'), up)
+        elif way == 'fastgelu':
+            y = self.op('Mul', self.contrib('FastGelu', gate), up)
+        elif way == 'erf':
+            curve = self.op('Add', self.op('Erf', self.op('Div', gate, self.number(math.sqrt(2)))), self.number(1))
+            y = self.op('Mul', self.op('Mul', self.op('Mul', gate, curve), self.number(0.5)), up)
+        elif way == 'tanh':
+            cubic = self.op('Add', gate, self.op('Mul', self.op('Pow', gate, self.number(3)), self.number(0.044715)))
+            curve = self.op('Add', self.op('Tanh', self.op('Mul', cubic, self.number(math.sqrt(2 / math.pi)))), self.number(1))
+            y = self.op('Mul', self.op('Mul', self.op('Mul', gate, self.number(0.5)), curve), up)
+        else:  # no gate: x + bias through the activation
+            y = self.contrib('BiasGelu', up, self.weight(f'{n}_up_bias', INNER))
+            return self.linear(y, f'{n}.down', INNER, HIDDEN, bias=True)
+        return self.linear(y, f'{n}.down', INNER, HIDDEN)
+
+    def text(self):
+        self.presents = []
+        names = {'MASK': ('%mask', 'tensor<?x?xi64>', 'attention_mask'), 'POSITIONS': ('%positions', 'tensor<?x?xi64>', 'position_ids')}
+        arguments = [('%ids', 'tensor<?x?xi64>', 'input_ids')] + list(names.values())
+        for i in range(LAYERS):
+            arguments += [(f'%past{i}{c}', f'tensor<?x{self.kv}x?x{SIZE // 2 if c == "v" and self.broken("values") else SIZE}xf32>', f'past_key_values.{i}.{c}') for c in 'kv']
+        self.types.update({a[0]: a[1] for a in arguments} | {n: a[1] for n, a in names.items()})
+        x = self.op('Gather', self.weight('embedding', VOCABULARY, HIDDEN, scale=1.0), '%ids', axis=0)
+        if self.broken('embedding'):
+            x = self.op('Tanh', x)
+        start, h = x, self.norm(x, 'layer0.norm1')
+        for i in range(0 if self.broken('no-layers') else LAYERS):
+            post = lambda y, name: self.norm(y, name) if self.o.postnorms and not self.broken(name, i) else y
+            if self.broken('attention-start', i):
+                h = self.norm(start, 'other')
+            x, h = self.skip(x, post(self.attention(h, i), f'attention-norm{i}'), f'layer{i}.norm2')
+            if self.broken('feed-forward-start', i):
+                h = self.norm(start, 'other')
+            x, h = self.skip(x, post(self.feed_forward(h, i), f'feed-forward-norm{i}'), f'layer{i + 1}.norm1')
+        if self.broken('no-layers'):
+            self.presents = [self.op('Concat', f'%past{i}{c}', self.heads(self.linear(x, f'p{i}{c}', HIDDEN, self.kv * SIZE), self.kv), axis=2) for i in range(LAYERS) for c in 'kv']
+        logits = self.linear(x if self.broken('final-norm') else h, 'head', HIDDEN, VOCABULARY + self.broken('vocabulary'))
+        if self.o.finalcap:
+            logits = self.op('Mul', self.op('Tanh', self.op('Div', logits, self.number(self.o.finalcap))), self.number(self.o.finalcap * (1 + self.broken('final-cap'))))
+        outs = [(logits, 'logits')] + [(p, f'present.{k // 2}.{"kv"[k % 2]}') for k, p in enumerate(self.presents)]
+        lines = ['module attributes {onnx.model = {path = "m.onnx"}} {']
+        lines += ['  ' + p for p in self.params]
+        lines.append('  func.func @main(' + ', '.join(f'{a}: {t} {{onnx.name = "{n}"}}' for a, t, n in arguments) + ') -> (' +
+                     ', '.join(f'tensor<*x!onnx.any> {{onnx.name = "{n}"}}' for _, n in outs) + ') {')
+        lines += ['  ' + line for line in self.lines]
+        lines.append(f'    return {", ".join(o for o, _ in outs)} : {", ".join(self.types[o] for o, _ in outs)}')
+        text = '\n'.join(lines + ['  }', '}'])
+        for n, a in names.items():
+            text = text.replace(n, a[0])
+        return text
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('--norm', default='op', choices=['chain', 'chain-div', 'power', 'op', 'simplified', 'layer', 'layer-chain'])
+    parser.add_argument('--skip', action='store_true')
+    parser.add_argument('--rope', default='op', choices=['none', 'chain', 'halves', 'op', 'contrib', 'pairs-op', 'pairs-contrib', 'pairs-part', 'half-heads'])
+    parser.add_argument('--stretch', type=float, default=1.0, help='factor of cosines and sines')
+    parser.add_argument('--detune', type=float, default=0.0, help='how far frequencies are from the formula')
+    parser.add_argument('--attention', default='chain', choices=['chain', 'op', 'mha', 'gqa'])
+    parser.add_argument('--cap', type=float, default=0.0)
+    parser.add_argument('--finalcap', type=float, default=0.0)
+    parser.add_argument('--window', type=int, default=0)
+    parser.add_argument('--bias', action='store_true')
+    parser.add_argument('--headnorm', action='store_true')
+    parser.add_argument('--postnorms', action='store_true')
+    parser.add_argument('--break', dest='breaks', default='')
+    parser.add_argument('--mlp', default='silu', choices=['silu', 'swish', 'swiglu', 'quickgelu', 'gelu', 'fastgelu', 'erf', 'tanh', 'biasgelu'])
+    print(Graph(parser.parse_args()).text())
+
+
+if __name__ == '__main__':
+    main()

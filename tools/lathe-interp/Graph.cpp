@@ -1,0 +1,100 @@
+//===- Graph.cpp ------------------------------------------------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "Graph.h"
+#include "lathe/Interpreter/ONNXInterpreter.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include <cstring>
+#include <map>
+
+using namespace mlir;
+using lathe::llm::RowValues;
+using lathe::onnx::DataType;
+using lathe::onnx::HostTensor;
+
+static HostTensor integers(DataType type, const std::vector<int64_t> &values) {
+  HostTensor out;
+  out.type = type;
+  out.shape = {1, static_cast<int64_t>(values.size())};
+  size_t each = type == DataType::int64 ? 8 : 4;
+  out.data.resize(values.size() * each);
+  for (size_t k = 0; k < values.size(); ++k)
+    std::memcpy(out.data.data() + k * each, &values[k], each); // little-endian: the low bytes of the number
+  return out;
+}
+
+static std::string nameOf(Attribute attribute) {
+  auto text = dyn_cast_if_present<StringAttr>(attribute);
+  return text ? text.str() : "";
+}
+
+static FailureOr<RowValues> runSequence(ModuleOp module, func::FuncOp main, const std::vector<int64_t> &tokens, int64_t chunk, bool last) {
+  std::map<std::string, HostTensor> caches; // by the name of the result
+  RowValues out;
+  auto all = static_cast<int64_t>(tokens.size());
+  for (int64_t done = 0; done < all;) {
+    int64_t n = chunk > 0 ? std::min(chunk, all - done) : all;
+    std::vector<HostTensor> inputs;
+    for (auto [k, argument] : llvm::enumerate(main.getArguments())) {
+      auto type = dyn_cast<RankedTensorType>(argument.getType());
+      std::string name = nameOf(main.getArgAttr(k, "onnx.name"));
+      if (!type) return main.emitError() << "input '" << name << "': expected a tensor of known rank, found " << argument.getType();
+      DataType element = lathe::onnx::dataType(type.getElementType());
+      std::vector<int64_t> values;
+      if (StringRef(name).contains("input_ids")) {
+        inputs.push_back(integers(element, {tokens.begin() + done, tokens.begin() + done + n}));
+      } else if (StringRef(name).contains("position")) {
+        for (int64_t t = 0; t < n; ++t)
+          values.push_back(done + t);
+        inputs.push_back(integers(element, values));
+      } else if (StringRef(name).contains("mask")) {
+        inputs.push_back(integers(element, std::vector<int64_t>(static_cast<size_t>(done + n), 1)));
+      } else if (StringRef(name).starts_with("past")) {
+        HostTensor &cache = caches["present" + StringRef(name).drop_front(StringRef(name).starts_with("past_key_values") ? 15 : 4).str()];
+        if (done == 0) {
+          cache.type = element;
+          for (auto [d, size] : llvm::enumerate(type.getShape()))
+            cache.shape.push_back(!ShapedType::isDynamic(size) ? size : d == 0 ? 1 : 0);
+          if (cache.elements()) return main.emitError() << "input '" << name << "': expected a cache that can be empty, found " << type;
+        }
+        inputs.push_back(cache);
+      } else {
+        return main.emitError() << "input '" << name << "': expected input_ids, positions, a mask or a past";
+      }
+    }
+    auto results = lathe::interp::runONNX(module, inputs);
+    if (!results.ok()) return main.emitError() << results.status().message();
+    for (auto [k, result] : llvm::enumerate(*results)) {
+      std::string name = nameOf(main.getResultAttr(k, "onnx.name"));
+      if (name != "logits") {
+        caches[name] = std::move(result);
+        continue;
+      }
+      if (result.type != DataType::float32 || result.shape.size() != 3) return main.emitError() << "expected logits as float32 [1, tokens, vocabulary]";
+      out.cols = result.shape[2];
+      for (int64_t i = 0, e = result.elements(); i < e; ++i) {
+        float value;
+        std::memcpy(&value, result.data.data() + i * 4, 4);
+        out.values.push_back(value);
+      }
+      out.rows += result.shape[1];
+    }
+    done += n;
+  }
+  if (last && out.rows > 1) {
+    out.values.erase(out.values.begin(), out.values.end() - out.cols);
+    out.rows = 1;
+  }
+  return out;
+}
+
+FailureOr<std::vector<RowValues>> runGraph(ModuleOp module, const std::vector<std::vector<int64_t>> &sequences, int64_t chunk, bool last) {
+  auto main = module.lookupSymbol<func::FuncOp>("main");
+  std::vector<RowValues> out;
+  for (const std::vector<int64_t> &tokens : sequences) {
+    auto rows = runSequence(module, main, tokens, chunk, last);
+    if (failed(rows)) return failure();
+    out.push_back(std::move(*rows));
+  }
+  return out;
+}

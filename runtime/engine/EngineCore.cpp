@@ -56,6 +56,7 @@ Status EngineCore::open(std::shared_ptr<LoadedArtifact> loaded, std::shared_ptr<
   clock = time ? std::move(time) : Clock(steadySeconds);
   poison = o.poisonFreeBlocks;
   checkAlways = o.checkInvariants;
+  speculate = o.speculate;
   const Program &p = artifact->program();
   if (o.contextTokens > p.maxSeq)
     return makeError(StatusCode::invalidArgument,
@@ -125,8 +126,10 @@ Status EngineCore::open(std::shared_ptr<LoadedArtifact> loaded, std::shared_ptr<
   origins.reserve(limit.stepTokens);
   size_t most = size_t(limit.stepTokens) + limit.maxSequences;
   choiceResults.reserve(most);
-  for (auto *list : {&pieceRows, &firstChoice})
+  for (auto *list : {&pieceRows, &firstChoice, &verified})
     list->reserve(most);
+  runnable.reserve(size_t(p.maxOutRows) + limit.maxSequences);
+  drafting.reserve(limit.maxSequences);
   pieceResults.reserve(most);
   jobs.resize(size_t(p.maxOutRows) + limit.maxSequences);
   for (Job &job : jobs)
@@ -180,6 +183,7 @@ void EngineCore::add(RequestId id, Request request, std::shared_ptr<RequestListe
   bool generates = r.kind == RequestKind::generate;
   a.keepsHistory =
       generates && (p.repetitionPenalty != 1 || p.presencePenalty != 0 || p.frequencyPenalty != 0 || p.minTokens > 0);
+  a.speculate = generates ? r.speculate.value_or(speculate) : Speculation::off;
   AnswerTextOptions textOptions{r.stops, r.includeStop, r.keepSpecial, r.continues, static_cast<uint32_t>(p.minTokens)};
   a.choices.reserve(r.choices);
   for (uint32_t c = 0; c < r.choices; ++c) {
@@ -269,6 +273,11 @@ void EngineCore::end(const PlannedEnd &ended) {
       a->request.kind == RequestKind::embedding && (reason == EndReason::length || reason == EndReason::stop);
   if (!choice.done) {
     choice.done = true;
+    if (choice.drafter) {
+      if (reason == EndReason::stop || reason == EndReason::length) choice.drafter->finish();
+      choice.drafter.reset();
+      std::erase_if(drafting, [&](const Drafting &d) { return d.request == a && d.choice == ended.choice; });
+    }
     switch (reason) {
     case EndReason::stop:
       ++counters.endedStop;

@@ -9,6 +9,7 @@
 #include "runtime/engine/RequestEngine.h"
 #include "runtime/engine/StepDevice.h"
 #include "runtime/scheduler/Scheduler.h"
+#include "runtime/speculation/Drafter.h"
 #include "runtime/text/AnswerText.h"
 #include <functional>
 #include <memory>
@@ -56,6 +57,8 @@ public:
 
   /// Called in step() between the plan and the device's work, when admitted requests wait no longer.
   std::function<void()> onPlan;
+  /// Test hook: drafts for the choice of a request that speculates, which has emitted |tokens|, instead of its drafter's.
+  std::function<void(RequestId id, uint32_t choice, uint32_t tokens, uint32_t most, Draft &draft)> onDraft;
 
   bool idle() const { return requests.empty(); }
   size_t inside() const { return requests.size(); }
@@ -82,6 +85,7 @@ private:
     double lastToken = 0; ///< when it came
     Status error;
     bool done = false;
+    std::unique_ptr<Drafter> drafter; ///< from the first token on, if the request speculates
   };
   struct Active {
     RequestId id = 0;
@@ -94,15 +98,25 @@ private:
     RequestUsage usage;
     double arrival = 0;
     bool keepsHistory = false, admitted = false, promptTold = false;
+    Speculation speculate = Speculation::off;
     Status error; ///< of the whole request
   };
   /// Something to be computed from one result row.
   struct Job {
-    enum Kind : uint8_t { sample, score, pool } kind = sample;
+    enum Kind : uint8_t {
+      sample,
+      score,
+      pool,
+      verify, ///< rows of a piece with drafts, as long as the drafts are right
+      follow, ///< keeps a result of the verify job before it
+    } kind = sample;
     Active *request = nullptr;
     uint32_t piece = 0, choice = 0, slot = 0; ///< slot: in choiceResults
     uint32_t position = 0;                    ///< of the row's token
     const float *row = nullptr;
+    const int32_t *drafts = nullptr;   ///< verify: the tokens of the rows that follow
+    uint32_t rows = 1, draftCount = 0; ///< verify: rows, and |drafts| that these rows decide on
+    uint32_t results = 0;              ///< verify: rows sampled, in this job and those after it
     Sample result;
     Status status;
   };
@@ -113,14 +127,18 @@ private:
   Status measureSteps(StepCostModel &cost);
   Active *find(RequestId id);
   // Parts of a step.
+  void propose();
   void begin(const StepPlan &plan);
   Status compute(const StepPlan &plan);
   Status slices(const StepPlan &plan, EntryKind kind);
   void addJobs(const StepPlan &plan, uint32_t piece, uint32_t token, const float *row);
   void runJobs();
   void runJob(Job &job, Sampler &sampler);
+  void runVerify(Job &job, Sampler &sampler);
   void take(Job &job);
+  void takeVerified(Job &job, Active &active, Choice &choice);
   void takeToken(Job &job, Active &active, Choice &choice);
+  void countDrafts(const StepPlan &plan);
   void tellPrompt(Active &active);
   void giveUp(const StepPlan &plan, const Status &error);
   void end(const PlannedEnd &ended);
@@ -158,6 +176,16 @@ private:
   std::vector<uint32_t> firstChoice; ///< of each piece, in choiceResults
   std::vector<Job> jobs;
   size_t jobCount = 0;
+  std::vector<uint32_t> runnable; ///< jobs that are not results of others
+  std::vector<uint32_t> verified; ///< [piece] rows with drafts whose result was taken
+  SharedDrafts sharedDrafts;
+  struct Drafting {
+    Active *request;
+    uint32_t choice;
+  };
+  std::vector<Drafting> drafting; ///< choices with a drafter
+  Draft testDraft;
+  Speculation speculate = Speculation::off;
   std::shared_ptr<ThreadTeam> team;               ///< of the process: it samples while the device rests
   std::vector<std::unique_ptr<Sampler>> samplers; ///< one a thread
   std::vector<float> vector;                      ///< an embedding

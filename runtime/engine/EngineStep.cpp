@@ -9,8 +9,11 @@ namespace lathe::runtime {
 
 bool EngineCore::step() {
   double start = clock();
-  const StepPlan &plan = scheduler->plan(start);
-  counters.schedulerSeconds += clock() - start;
+  propose();
+  double drafted = clock();
+  counters.drafterSeconds += drafted - start;
+  const StepPlan &plan = scheduler->plan(drafted);
+  counters.schedulerSeconds += clock() - drafted;
   begin(plan);
   if (onPlan) onPlan();
   Status status = device->transfer(plan, scheduler->kv(), poison);
@@ -32,6 +35,7 @@ bool EngineCore::step() {
   }
   double done = clock(), seconds = done - start;
   uint32_t rows = plan.rows;
+  countDrafts(plan);
   auto ended = scheduler->commit(done, seconds, pieceResults);
   counters.schedulerSeconds += clock() - done;
   for (const PlannedEnd &e : ended)
@@ -39,6 +43,22 @@ bool EngineCore::step() {
   if (observer) observer->step(rows, seconds);
   checkState();
   return true;
+}
+
+/// Drafts for the sequences that decode next.
+void EngineCore::propose() {
+  if (drafting.empty() || !scheduler->draftsMayPay()) return;
+  for (const Drafting &d : drafting) {
+    Active &a = *d.request;
+    uint32_t room = scheduler->draftRoom(a.id, d.choice);
+    if (!room) continue;
+    Choice &choice = a.choices[d.choice];
+    if (onDraft) onDraft(a.id, d.choice, choice.tokens, room, testDraft);
+    const Draft &draft = onDraft ? testDraft : choice.drafter->propose(room);
+    if (draft.count)
+      scheduler->propose(a.id, d.choice, std::span(draft.tokens).first(draft.count),
+                         std::span(draft.chance).first(draft.count));
+  }
 }
 
 /// Tells what the plan decided without the device.
@@ -63,13 +83,14 @@ Status EngineCore::compute(const StepPlan &plan) {
   pieceRows.clear();
   firstChoice.clear();
   pieceResults.clear();
+  verified.assign(plan.pieces.size(), 0);
   uint32_t rows = 0, choices = 0;
   bool logits = false, embeddings = false;
   for (const StepPiece &piece : plan.pieces) {
     pieceRows.push_back(rows);
     firstChoice.push_back(choices);
     rows += piece.tokens;
-    choices += piece.samples;
+    choices += piece.samples + piece.drafts;
     if (piece.resultFrom >= piece.tokens) continue;
     Active *a = find(piece.request);
     (a && a->request.kind == RequestKind::embedding ? embeddings : logits) = true;
@@ -136,6 +157,24 @@ void EngineCore::addJobs(const StepPlan &plan, uint32_t index, uint32_t token, c
   };
   if (a->request.kind == RequestKind::embedding) return add(Job::pool, 0, 0);
   if (a->request.promptLogprobs >= 0 && piece.first + token + 1 < a->request.prompt.size()) add(Job::score, 0, 0);
+  if (piece.drafts) {
+    // One job for the rows of a piece that lie in this slice: what is sampled from one decides whether the next counts.
+    Job *first = jobCount ? &jobs[jobCount - 1] : nullptr;
+    if (first && first->kind == Job::follow && first->piece == index) first -= first->results;
+    if (first && first->kind == Job::verify && first->piece == index) {
+      uint32_t distance = ++first->rows - 1;
+      first->draftCount = std::min(first->rows, piece.tokens - 1 - (first->position - piece.first));
+      add(Job::follow, piece.choice, firstChoice[index] + token);
+      jobs[jobCount - 1].results = distance;
+      return;
+    }
+    add(Job::verify, piece.choice, firstChoice[index] + token);
+    Job &job = jobs[jobCount - 1];
+    job.rows = 1;
+    job.drafts = piece.ids + token + 1;
+    job.draftCount = std::min(1u, piece.tokens - 1 - token);
+    return;
+  }
   if (token + 1 < piece.tokens) return;
   for (uint32_t k = 0; k < piece.samples; ++k)
     add(Job::sample, piece.samples > 1 ? k : piece.choice, firstChoice[index] + k);
@@ -144,13 +183,17 @@ void EngineCore::addJobs(const StepPlan &plan, uint32_t index, uint32_t token, c
 void EngineCore::runJobs() {
   // The cost of a job, in logits looked at; the noise of a draw is worth eight, the exponential of a score four.
   uint64_t cost = 0, vocabulary = artifact->program().vocabulary;
-  for (size_t j = 0; j < jobCount; ++j)
+  runnable.clear();
+  for (uint32_t j = 0; j < jobCount; ++j) {
+    if (jobs[j].kind == Job::follow) continue;
+    runnable.push_back(j);
     if (jobs[j].kind != Job::pool)
       cost += vocabulary * (jobs[j].kind == Job::score ? 4 : jobs[j].request->request.sampling.temperature > 0 ? 8 : 1);
-  auto threads = static_cast<unsigned>(std::min<uint64_t>(samplers.size(), jobCount));
+  }
+  auto threads = static_cast<unsigned>(std::min<uint64_t>(samplers.size(), runnable.size()));
   constexpr uint64_t worthWaking = 200'000; // about 50 us of work
   if (threads < 2 || cost < worthWaking) {
-    for (size_t j = 0; j < jobCount; ++j)
+    for (uint32_t j : runnable)
       runJob(jobs[j], *samplers[0]);
     return;
   }
@@ -158,13 +201,13 @@ void EngineCore::runJobs() {
       threads, false,
       [](void *self, unsigned thread, unsigned n, FlagBarrier &) {
         auto &core = *static_cast<EngineCore *>(self);
-        for (size_t j = thread; j < core.jobCount; j += n)
-          core.runJob(core.jobs[j], *core.samplers[thread]);
+        for (size_t j = thread; j < core.runnable.size(); j += n)
+          core.runJob(core.jobs[core.runnable[j]], *core.samplers[thread]);
       },
       this);
 }
 
-/// May run on any thread: writes the job alone.
+/// May run on any thread: writes the job (and of a verify job its results and, meanwhile, its choice's history) alone.
 void EngineCore::runJob(Job &job, Sampler &sampler) {
   const Active &a = *job.request;
   std::span<const float> logits(job.row, artifact->program().vocabulary);
@@ -174,12 +217,84 @@ void EngineCore::runJob(Job &job, Sampler &sampler) {
   else if (job.kind == Job::sample)
     job.status = sampler.sample(logits, a.request.sampling, a.choices[job.choice].history, job.position + 1, {},
                                 job.choice, job.result);
+  else if (job.kind == Job::verify)
+    runVerify(job, sampler);
+}
+
+/// The target's own choice at each row, with the noise and the counts that the position has without drafts, until one
+/// differs from the draft of the next row. The history is as before when it returns.
+void EngineCore::runVerify(Job &job, Sampler &sampler) {
+  Active &a = *job.request;
+  TokenHistory &history = a.choices[job.choice].history;
+  job.results = 0;
+  // In an earlier slice a draft was wrong.
+  if (verified[job.piece] != job.slot - firstChoice[job.piece]) return;
+  Job *jobsHere = &job;
+  uint32_t added = 0;
+  while (job.results < job.rows) {
+    Job &at = jobsHere[job.results];
+    at.status = sampler.sample({at.row, artifact->program().vocabulary}, a.request.sampling, history, at.position + 1,
+                               {}, job.choice, at.result);
+    uint32_t row = job.results++;
+    if (!at.status.ok() || row >= job.draftCount || at.result.token != job.drafts[row]) break;
+    if (!a.keepsHistory || job.results == job.rows) continue;
+    history.addOutput(at.result.token);
+    ++added;
+  }
+  while (added)
+    history.removeOutput(job.drafts[--added]);
+}
+
+void EngineCore::takeVerified(Job &job, Active &a, Choice &choice) {
+  Job *jobsHere = &job;
+  for (uint32_t i = 0; i < job.results; ++i) {
+    takeToken(jobsHere[i], a, choice);
+    ++verified[job.piece];
+    const ChoiceResult &out = choiceResults[jobsHere[i].slot];
+    if (out.ended) {
+      verified[job.piece] = UINT32_MAX; // what was sampled behind the end is nobody's
+      pieceResults[job.piece].choices = std::span(choiceResults).subspan(firstChoice[job.piece], jobsHere[i].slot - firstChoice[job.piece] + 1);
+      return;
+    }
+  }
+  if (!job.results) return;
+  uint32_t taken = verified[job.piece];
+  pieceResults[job.piece].choices = std::span(choiceResults).subspan(firstChoice[job.piece], taken);
+  // The last result differs from its draft: the rows that follow in other slices are not looked at.
+  bool last = job.results < job.rows || job.draftCount < job.rows || jobsHere[job.results - 1].result.token != job.drafts[job.results - 1];
+  if (last) verified[job.piece] = UINT32_MAX;
+}
+
+/// Counts the drafts of a step that ran, and lets the drafters learn.
+void EngineCore::countDrafts(const StepPlan &plan) {
+  SpeculationStats &s = counters.speculation;
+  for (size_t i = 0; i < plan.pieces.size(); ++i) {
+    const StepPiece &piece = plan.pieces[i];
+    Active *a = piece.drafts ? find(piece.request) : nullptr;
+    if (!a || pieceResults[i].failed || piece.choice >= a->choices.size()) continue;
+    auto emitted = static_cast<uint32_t>(pieceResults[i].choices.size());
+    uint32_t accepted = emitted - 1;
+    Drafter *drafter = a->choices[piece.choice].drafter.get();
+    auto source = static_cast<size_t>(drafter ? drafter->source() : DraftSource::ngram);
+    ++s.rounds;
+    s.emitted += emitted;
+    s.drafted[source] += piece.drafts;
+    s.accepted[source] += accepted;
+    for (uint32_t d = 0; d < piece.drafts; ++d) {
+      ++s.draftedAt[d];
+      s.acceptedAt[d] += d < accepted;
+    }
+    a->usage.draftedTokens += piece.drafts;
+    a->usage.acceptedTokens += accepted;
+    // An end in the middle says nothing of the drafts behind it.
+    if (drafter && !pieceResults[i].choices.back().ended) drafter->verified(piece.drafts, accepted);
+  }
 }
 
 void EngineCore::take(Job &job) {
   Active &a = *job.request;
   PieceResult &piece = pieceResults[job.piece];
-  if (piece.failed) return;
+  if (piece.failed || job.kind == Job::follow) return;
   auto fail = [&](Status error) {
     if (a.error.ok()) a.error = std::move(error);
     piece.failed = true;
@@ -202,7 +317,10 @@ void EngineCore::take(Job &job) {
   } else {
     Choice &choice = a.choices[job.choice];
     tellPrompt(a);
-    takeToken(job, a, choice);
+    if (job.kind == Job::verify)
+      takeVerified(job, a, choice);
+    else
+      takeToken(job, a, choice);
   }
 }
 
@@ -235,7 +353,15 @@ void EngineCore::takeToken(Job &job, Active &a, Choice &choice) {
   ++counters.newTokens;
   std::string_view shown = choice.text.push(token);
   a.listener->piece(job.choice, job.result, shown);
-  if (choice.text.stopped()) endWith(EndReason::stop);
+  if (choice.text.stopped()) return endWith(EndReason::stop);
+  if (a.speculate == Speculation::off) return;
+  if (!choice.drafter) {
+    uint32_t fresh = std::min(a.request.maxTokens, limit.contextTokens);
+    choice.drafter = std::make_unique<Drafter>(a.speculate, a.request.prompt, fresh, sharedDrafts,
+                                               sharedDrafts.suffixesOf(a.request.tenant, a.request.cacheSalt));
+    drafting.push_back({&a, job.choice});
+  }
+  choice.drafter->push(token);
 }
 
 /// Once a request, when its prompt is computed.

@@ -10,9 +10,11 @@
 #include "runtime/device/Device.h"
 #include "runtime/sampling/Sampler.h"
 #include "runtime/scheduler/Types.h" // RequestId, EndReason, SchedulingPolicy, PreemptionMode
+#include "runtime/speculation/Types.h"
 #include "runtime/text/TextModel.h"
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -44,6 +46,7 @@ struct Request {
   bool continues = true;           ///< the answer goes on a text (drops no leading space)
   int32_t promptLogprobs = -1;     ///< for each prompt token, so many likeliest tokens at its place; -1: none
   Pooling pooling = Pooling::last;
+  std::optional<Speculation> speculate; ///< who drafts; none: RequestEngineOptions::speculate. Changes no token
 
   /// Scheduling.
   std::string tenant;    ///< fair shares and the prefix cache are kept apart by it; "" is a tenant as any other
@@ -66,6 +69,7 @@ struct RequestUsage {
   uint32_t cachedTokens = 0; ///< of the prompt, found in the prefix cache
   uint32_t newTokens = 0;    ///< over all choices
   uint32_t preemptions = 0;
+  uint32_t draftedTokens = 0, acceptedTokens = 0; ///< of speculation
   double queueSeconds = 0; ///< submission until first scheduled
   double ttftSeconds = 0;  ///< submission until the first token
   double totalSeconds = 0;
@@ -104,6 +108,7 @@ struct RequestEngineOptions {
   SchedulingPolicy policy = SchedulingPolicy::fcfs;
   PreemptionMode preemption = PreemptionMode::automatic;
   bool prefixCache = true;
+  Speculation speculate = Speculation::off; ///< of requests that do not say
   double itlTarget = 0;          ///< seconds between tokens that chunked prefill aims to keep; 0: docs/engine.md, Chunks
   std::string tracePath;         ///< not empty: decisions are written here for `lathe replay`
   uint64_t shuffleBlocks = 0;    ///< test hook: not 0 places blocks at random
@@ -126,6 +131,8 @@ struct EngineStats {
   uint64_t weightBytes = 0; ///< read by all steps
   double busySeconds = 0;   ///< the device worked
   double schedulerSeconds = 0, samplerSeconds = 0;
+  SpeculationStats speculation;
+  double drafterSeconds = 0;
 };
 
 /// Histograms are fed per event; the engine calls this on its own thread.

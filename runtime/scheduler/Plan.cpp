@@ -625,6 +625,7 @@ const StepPlan &SchedulerImpl::plan(double now) {
     admitWaiting(never);
   }
   if (headWait != Reason::none) ++counters.reasons[static_cast<size_t>(headWait)];
+  if (proposals) planDrafts();
   std::erase_if(current.pieces, [](const StepPiece &piece) { return piece.tokens == 0; });
   current.results = 0;
   for (size_t i = 0; i < current.pieces.size(); ++i) {

@@ -3,7 +3,9 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/scheduler/Replay.h"
 #include "runtime/scheduler/Scheduler.h"
+#include "runtime/speculation/Types.h"
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <charconv>
 
@@ -176,6 +178,20 @@ private:
         scheduler->cancel(now, id, reason);
       else
         scheduler->cancelChoice(now, id, static_cast<uint32_t>(choice), reason);
+      return Status();
+    }
+    if (kind == 'D') {
+      RequestId id = f.u64();
+      auto choice = f.number<uint32_t>();
+      uint64_t count = f.below(maxDraftTokens + 1);
+      std::array<int32_t, maxDraftTokens> tokens{};
+      std::array<float, maxDraftTokens> chances{};
+      for (uint64_t i = 0; i < count; ++i) {
+        tokens[i] = f.number<int32_t>();
+        chances[i] = std::bit_cast<float>(f.number<uint32_t>());
+      }
+      if (!f.ok()) return malformed(line);
+      scheduler->propose(id, choice, std::span(tokens).first(count), std::span(chances).first(count));
       return Status();
     }
     if (kind == 'P' || kind == 'R' || kind == 'X') {

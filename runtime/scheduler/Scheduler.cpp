@@ -64,6 +64,8 @@ SchedulerImpl::SchedulerImpl(const Program &program, std::span<const uint32_t> b
     freeRows.push_back(r);
   for (std::vector<uint32_t> *list : {&active, &prefilling})
     list->reserve(options.maxSequences);
+  draftRows.reserve(uint64_t(options.maxSequences) * maxDraftTokens);
+  draftChances.reset(new float[uint64_t(options.maxSequences) * maxDraftTokens]);
   outstanding.resize(cache.groups());
   current.pieces.reserve(options.maxSequences);
   current.copies.reserve(uint64_t(options.maxSequences) * cache.groups());
@@ -333,6 +335,16 @@ void SchedulerImpl::takeSample(uint32_t index, const ChoiceResult &result) {
     endChoice(row.request, row.choice, EndReason::length, Reason::endLength, committed);
 }
 
+/// The tokens of a piece with drafts, as if each had come in a step of its own. The drafts that were right are in place.
+void SchedulerImpl::takeVerified(uint32_t index, std::span<const ChoiceResult> results) {
+  Row &row = rows[index];
+  uint32_t before = row.computed - static_cast<uint32_t>(results.size());
+  for (size_t i = 0; i < results.size() && row.request != none; ++i) {
+    row.computed = before + static_cast<uint32_t>(i) + 1;
+    takeSample(index, results[i]);
+  }
+}
+
 std::span<const PlannedEnd> SchedulerImpl::commit(double now, double seconds, std::span<const PieceResult> results) {
   committed.clear();
   if (!inFlight) return committed;
@@ -354,11 +366,15 @@ std::span<const PlannedEnd> SchedulerImpl::commit(double now, double seconds, st
     choice.hasSaved = choice.hasSaved && !row.restored;
     row.restored = false;
     uint32_t before = row.computed, prompt = promptLength(row);
-    row.computed += piece.tokens;
-    counters.promptRows += std::min(row.computed, prompt) - std::min(before, prompt);
-    counters.recomputedRows += std::min(row.computed, choice.highWater) - std::min(before, choice.highWater);
     static const PieceResult failedResult{{}, true};
     const PieceResult &result = i < results.size() ? results[i] : failedResult;
+    auto taken = static_cast<uint32_t>(std::min<size_t>(result.choices.size(), piece.tokens));
+    for (uint32_t t = 1; piece.drafts && t < taken; ++t)
+      if (result.choices[t - 1].token != piece.ids[t]) taken = t; // a draft that was not taken is not right
+    row.computed += piece.drafts ? std::max(1u, taken) : piece.tokens;
+    if (piece.drafts) cache.truncate(piece.row, row.computed); // before anything is published
+    counters.promptRows += std::min(row.computed, prompt) - std::min(before, prompt);
+    counters.recomputedRows += std::min(row.computed, choice.highWater) - std::min(before, choice.highWater);
     if (result.failed || result.choices.size() < piece.samples) {
       endRequest(row.request, EndReason::failed, Reason::endFailed, committed);
       continue;
@@ -388,6 +404,8 @@ std::span<const PlannedEnd> SchedulerImpl::commit(double now, double seconds, st
       uint32_t request = row.request;
       for (uint32_t c = piece.samples; c-- > 0;) // the last first: endings do not move what comes
         if (uint32_t child = requests[request].choices[c].row; child != none) takeSample(child, result.choices[c]);
+    } else if (piece.drafts) {
+      takeVerified(piece.row, result.choices.first(taken));
     } else if (piece.samples == 1) {
       r.forked = true;
       takeSample(piece.row, result.choices[0]);

@@ -110,10 +110,22 @@ public:
   /// The same for one choice.
   virtual bool cancelChoice(double now, RequestId id, uint32_t choice, EndReason reason) = 0;
 
+  /// Draft tokens that may be verified in the next step, behind the last token of a running choice, and of each the
+  /// chance that it and all before it are right. The plan takes as many as pay for their rows (docs/speculation.md), if any; without
+  /// a plan that takes them they are forgotten. Ignored when draftRoom() is 0; beyond it they are cut.
+  virtual void propose(RequestId id, uint32_t choice, std::span<const int32_t> tokens,
+                       std::span<const float> chances) = 0;
+  /// Drafts that propose() takes at most: 0 unless the choice decodes next and lacks nothing but its next token.
+  virtual uint32_t draftRoom(RequestId id, uint32_t choice) const = 0;
+  /// Whether any number of drafts would pay in the next step if nearly all of them were right. When not, drafting is a waste.
+  virtual bool draftsMayPay() const = 0;
+
   /// Decides one step and reserves all its blocks. A plan with rows must be followed by commit() or rollback(). Without
   /// rows its other lists still count.
   virtual const StepPlan &plan(double now) = 0;
-  /// The step ran: |results| has an entry for each piece, in order; the device worked |seconds|. Appends tokens,
+  /// The step ran: |results| has an entry for each piece, in order; the device worked |seconds|. A piece with drafts has a
+  /// result for each token that the engine took: one more than the drafts that were right, or fewer when the choice ended.
+  /// Keeps the slots of what was right and gives back the rest. Appends tokens,
   /// publishes full pages to the prefix cache, forks choices, finds ends by length, frees what ended. Returns the
   /// choices that ended in this step, those the engine named included; valid until the next call that is not const.
   virtual std::span<const PlannedEnd> commit(double now, double seconds, std::span<const PieceResult> results) = 0;

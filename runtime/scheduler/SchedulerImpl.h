@@ -4,6 +4,7 @@
 #pragma once
 #include "runtime/scheduler/Scheduler.h"
 #include "runtime/scheduler/TraceWriter.h"
+#include "runtime/speculation/Types.h"
 #include <unordered_map>
 
 namespace lathe::runtime {
@@ -20,6 +21,9 @@ public:
   Status add(double now, ScheduledRequest request) override;
   bool cancel(double now, RequestId id, EndReason reason) override;
   bool cancelChoice(double now, RequestId id, uint32_t choice, EndReason reason) override;
+  void propose(RequestId id, uint32_t choice, std::span<const int32_t> tokens, std::span<const float> chances) override;
+  uint32_t draftRoom(RequestId id, uint32_t choice) const override;
+  bool draftsMayPay() const override;
   const StepPlan &plan(double now) override;
   std::span<const PlannedEnd> commit(double now, double seconds, std::span<const PieceResult> results) override;
   void rollback(double now) override;
@@ -68,6 +72,7 @@ private:
     uint32_t promise = 0;  ///< tokens whose blocks nobody else may take
     uint32_t forks = 0;    ///< sequences that will fork from it, with blocks promised to them
     uint32_t piece = none; ///< in the plan in flight
+    uint32_t drafts = 0;   ///< proposed: tokens behind |known| ones
     uint64_t admitted = 0;
     double tag = 0; ///< what the policy orders prompts under way by: lower first
   };
@@ -102,9 +107,15 @@ private:
   uint32_t takeRow(uint32_t request, uint32_t choice, bool reserved);
   bool cancelChecked(double now, RequestId id, uint32_t choice, EndReason reason);
   void takeSample(uint32_t row, const ChoiceResult &result);
+  void takeVerified(uint32_t row, std::span<const ChoiceResult> results);
   std::vector<Item> &queueOf(uint32_t tenant) {
     return tenants[options.policy == SchedulingPolicy::fair ? tenant : 0].queue;
   }
+
+  // Drafts (Drafts.cpp).
+  uint32_t rowOf(RequestId id, uint32_t choice) const;
+  void planDrafts();
+  bool addDrafts(uint32_t row, uint32_t count);
 
   // Planning (Plan.cpp).
   enum class Outcome { admitted, removed, skipped, stop };
@@ -175,6 +186,13 @@ private:
   bool inFlight = false, preemptedNow = false;
   std::vector<uint64_t> outstanding; ///< [group] promised and not yet held
   std::vector<uint32_t> prefilling;  ///< rows
+  struct DraftRow {
+    float chance;
+    uint32_t row, depth;
+  };
+  std::vector<DraftRow> draftRows;        ///< candidates of the plan
+  std::unique_ptr<float[]> draftChances;  ///< [row][maxDraftTokens]
+  uint32_t proposals = 0;                 ///< rows with drafts
   uint32_t budget = 0, prefillLeft = 0, decoders = 0, rotation = 0;
   bool contended = false;
   Reason headWait = Reason::none;

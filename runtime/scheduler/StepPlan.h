@@ -56,7 +56,7 @@ struct StepPiece {
   uint32_t row = 0;    ///< of the block tables: LatheStep.sequence
   uint32_t first = 0;  ///< position (and slot) of the first token
   uint32_t tokens = 0; ///< rows of the step
-  uint32_t drafts = 0; ///< the last so many tokens are drafts to be verified; 0 until something proposes drafts
+  uint32_t drafts = 0; ///< the last so many tokens are drafts to be verified: results are wanted of all rows
   uint32_t resultFrom =
       0; ///< results (logits or hidden states) are wanted of tokens resultFrom .. tokens-1; = tokens: none
   /// Choices to sample from the last row: 0 (prompt not at its end, or an embedding), 1, or, when a prompt with n > 1
@@ -115,7 +115,7 @@ struct ChoiceResult {
   EndReason reason = EndReason::stop;
 };
 
-/// What became of a piece: as many results as the piece has samples. A piece whose request failed as a whole has
+/// What became of a piece: as many results as the piece has samples; with drafts 1 .. 1 + drafts. A piece whose request failed as a whole has
 /// |failed| set and needs no results.
 struct PieceResult {
   std::span<const ChoiceResult> choices;

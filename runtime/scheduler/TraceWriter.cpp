@@ -65,7 +65,9 @@ void TraceWriter::plan(double now, const StepPlan &plan) {
     line('r').number(t.group).integer(t.block).number(t.slot).end();
   for (const StepPiece &p : plan.pieces) {
     line('p').number(p.request).number(p.choice).number(p.row).number(p.first).number(p.tokens).number(p.resultFrom);
-    number(p.samples).word(toString(p.reason)).end();
+    number(p.samples).word(toString(p.reason));
+    if (p.drafts) number(p.drafts);
+    end();
   }
   line('t').number(plan.rows).real(plan.wakeAt).end();
 }

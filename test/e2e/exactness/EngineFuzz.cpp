@@ -222,7 +222,7 @@ void answerAlone(Engine &engine, PoolEntry &entry, uint32_t context) {
 }
 
 struct Totals {
-  uint64_t requests = 0, tokens = 0, steps = 0, rows = 0, cached = 0, recomputed = 0, saved = 0, forks = 0, cancels = 0;
+  uint64_t requests = 0, tokens = 0, steps = 0, rows = 0, cached = 0, recomputed = 0, saved = 0, forks = 0, cancels = 0, drafted = 0, accepted = 0;
   std::map<std::string, int> ends;
 };
 
@@ -246,6 +246,7 @@ public:
                                          SchedulingPolicy::deadline};
     o.policy = policies[rng() % 4];
     o.prefixCache = !chance(rng, 25);
+    o.speculate = chance(rng, 50) ? Speculation::off : chance(rng, 50) ? Speculation::automatic : chance(rng, 50) ? Speculation::ngram : Speculation::suffix;
     o.itlTarget = chance(rng, 50) ? 0 : 1e-3 * pick(rng, 1, 40);
     o.maxQueued = 1000;
     o.shuffleBlocks = rng() | 1;
@@ -267,6 +268,18 @@ public:
     int arrivals = pick(rng, 1, 20), cancelPercent = chance(rng, 50) ? 0 : pick(rng, 1, 12);
     bool deadlines = chance(rng, 30);
     std::vector<std::unique_ptr<Ear>> ears;
+    // Half of the schedules that speculate get drafts that are often right, which a random model's text is too wild for.
+    if (chance(rng, 50))
+      core.onDraft = [&](RequestId id, uint32_t choice, uint32_t seen, uint32_t most, Draft &draft) {
+        const auto &want = ears[id - 1]->entry.answers[choice].tokens;
+        int wrongAt = pick(rng, 0, 9);
+        draft.count = uint32_t(pick(rng, 0, int(most)));
+        for (uint32_t i = 0; i < draft.count; ++i) {
+          bool right = int(i) != wrongAt && seen + i < want.size();
+          draft.tokens[i] = right ? want[seen + i].token : int32_t(rng() % artifact->program().vocabulary);
+          draft.chance[i] = chance(rng, 50) ? 1.0f : 0.7f;
+        }
+      };
     std::vector<RequestId> inside;
     RequestId next = 1;
     int steps = 0, idleSteps = 0;
@@ -277,6 +290,7 @@ public:
         r.tenant = std::string(chance(rng, 25) ? rng() % 3 : 0, 't');
         r.cacheSalt = chance(rng, 10) ? "s" : "";
         r.priority = pick(rng, -2, 2);
+        if (chance(rng, 20)) r.speculate = chance(rng, 50) ? Speculation::off : Speculation::automatic;
         if (deadlines && chance(rng, 30)) r.deadline = 1e-3 * pick(rng, 1, 60);
         if (o.policy == SchedulingPolicy::deadline && chance(rng, 50)) r.ttftTarget = 1e-2 * pick(rng, 1, 100);
         check(core.check()(r));
@@ -312,6 +326,15 @@ public:
       for (auto &[name, n] : ear->ends)
         totals.ends[name] += n;
     }
+    const SpeculationStats &s = stats.speculation;
+    uint64_t drafted = 0, accepted = 0;
+    for (uint32_t i = 0; i < maxDraftTokens; ++i) {
+      drafted += s.draftedAt[i], accepted += s.acceptedAt[i];
+      if (s.acceptedAt[i] > s.draftedAt[i] || (i && s.draftedAt[i] > s.draftedAt[i - 1])) return "more drafts accepted than drafted at " + std::to_string(i);
+    }
+    if (drafted != s.draftedAll() || accepted != s.acceptedAll() || s.emitted != accepted + s.rounds) return "the counters of speculation disagree";
+    totals.drafted += drafted;
+    totals.accepted += accepted;
     totals.requests += ears.size();
     totals.tokens += stats.newTokens;
     totals.steps += stats.steps;
@@ -406,10 +429,11 @@ int main(int argc, char **argv) {
     return 1;
   }
   std::printf("engine: %llu schedules, %llu requests (%llu with several choices), %llu tokens bit-equal, %llu steps of %.1f rows, %llu cached prompt tokens, "
-              "preemptions %llu recomputed %llu saved, %llu cancels; ends",
+              "preemptions %llu recomputed %llu saved, %llu cancels, %llu drafts %llu accepted; ends",
               (unsigned long long)schedules, (unsigned long long)totals.requests, (unsigned long long)totals.forks, (unsigned long long)totals.tokens,
               (unsigned long long)totals.steps, double(totals.rows) / double(std::max<uint64_t>(1, totals.steps)), (unsigned long long)totals.cached,
-              (unsigned long long)totals.recomputed, (unsigned long long)totals.saved, (unsigned long long)totals.cancels);
+              (unsigned long long)totals.recomputed, (unsigned long long)totals.saved, (unsigned long long)totals.cancels, (unsigned long long)totals.drafted,
+              (unsigned long long)totals.accepted);
   for (auto &[name, n] : totals.ends)
     std::printf(" %s x%d", name.c_str(), n);
   std::printf("\n");

@@ -46,6 +46,7 @@ public:
 bool steadyEngine() {
   ToyOptions toy;
   toy.words = true;
+  toy.maxSeq = 4096;
   if (!writeToyArtifact("no-allocation-engine.lathe", toy).ok()) return false;
   auto loaded = LoadedArtifact::load("no-allocation-engine.lathe");
   auto words = loaded.ok() ? TextModel::create(**loaded) : Result<TextModel>(loaded.status());
@@ -71,6 +72,8 @@ bool steadyEngine() {
     r.sampling.topK = id == 4 ? 7 : 0;
     r.sampling.frequencyPenalty = id > 4 ? 0.3f : 0;
     r.sampling.logprobs = id > 2 ? 3 : -1;
+    if (id > 1 && id < 6) r.speculate = id == 3 ? Speculation::suffix : Speculation::automatic;
+    if (id == 2) r.sampling.logitBias = {{5, 40.0f}, {6, 40.0f}}; // says little else: drafts are right
     core.add(id, std::move(r), quiet, core.now());
   }
   for (int i = 0; i < 60; ++i)
@@ -80,8 +83,10 @@ bool steadyEngine() {
   for (int i = 0; i < 100; ++i)
     core.step();
   counting = false;
-  std::printf("engine: %zu tokens, %d allocations\n", quiet->tokens - before, allocations.load());
-  return quiet->tokens - before == 800 && allocations == 0;
+  SpeculationStats drafts = core.stats().speculation;
+  std::printf("engine: %zu tokens, %d allocations, %llu drafts, %llu accepted\n", quiet->tokens - before, allocations.load(),
+              static_cast<unsigned long long>(drafts.draftedAll()), static_cast<unsigned long long>(drafts.acceptedAll()));
+  return quiet->tokens - before > 800 && allocations == 0 && drafts.acceptedAll() > 0;
 }
 
 } // namespace

@@ -78,6 +78,7 @@ public:
     return !failed();
   }
   SchedulerStats totals;
+  uint64_t drafted = 0, accepted = 0;
 
 private:
   bool failed() { return ::testing::Test::HasFailure(); }
@@ -116,6 +117,7 @@ private:
     auto least = kvBlocksFor(program, shape);
     for (size_t g = 0; g < blocks.size(); ++g)
       blocks[g] = std::max(blocks[g], least[g]);
+    drafts = random.below(2);
     options = o;
     auto made = Scheduler::create(program, blocks, o, &trace);
     ASSERT_TRUE(made.ok()) << made.status().message();
@@ -200,7 +202,33 @@ private:
       if (all) rowsSeen.erase(e.request), live.erase(found);
     }
   }
+  /// What choice |c| says next after |history|.
+  static int32_t nextToken(const std::vector<uint64_t> &history, uint32_t c) {
+    return static_cast<int32_t>(mix(history.back(), c) % vocabulary);
+  }
+  /// Drafts for some of the choices that decode: right ones, and from some place on wrong ones.
+  void propose() {
+    for (auto &[id, l] : live)
+      for (uint32_t c = 0; c < l->choices.size(); ++c) {
+        uint32_t room = scheduler->draftRoom(id, c);
+        Sequence own = l->choices[c];
+        if (room) EXPECT_TRUE(l->promptDone && !own.ended && !own.cancelled) << seed;
+        if (!room || random.below(2)) continue;
+        std::vector<int32_t> tokens;
+        std::vector<float> chances;
+        auto wrongAt = static_cast<uint32_t>(random.below(8)), count = 1 + static_cast<uint32_t>(random.below(20));
+        for (uint32_t i = 0; i < count; ++i) {
+          int32_t token = nextToken(own.history, c);
+          if (i == wrongAt) token = (token + 1) % vocabulary;
+          tokens.push_back(token);
+          chances.push_back(random.below(2) ? 1.0f : 0.6f);
+          own.history.push_back(hash(*l, own.history, token));
+        }
+        scheduler->propose(id, c, tokens, chances);
+      }
+  }
   void step(double now) {
+    if (drafts) propose();
     const StepPlan &plan = scheduler->plan(now);
     check();
     noteEnds(plan.ended);
@@ -237,10 +265,14 @@ private:
       Live &l = *live.at(p.request);
       Sequence &s = l.choices[p.choice];
       ASSERT_FALSE(s.ended);
-      ASSERT_LE(p.first + p.tokens, s.tokens.size());
+      ASSERT_LE(p.first + p.tokens, s.tokens.size() + p.drafts);
+      ASSERT_LE(p.first + p.tokens, options.contextTokens);
+      std::vector<uint64_t> history = s.history;
+      for (uint32_t i = p.tokens - p.drafts; i < p.tokens; ++i)
+        history.push_back(hash(l, history, p.ids[i]));
       for (uint32_t i = 0; i < p.tokens; ++i) {
-        ASSERT_EQ(p.ids[i], s.tokens[p.first + i]) << seed;
-        if (!rollback && !device->row(p, p.first + i, s.history, scheduler->kv())) {
+        if (i < p.tokens - p.drafts) ASSERT_EQ(p.ids[i], s.tokens[p.first + i]) << seed;
+        if (!rollback && !device->row(p, p.first + i, history, scheduler->kv())) {
           ADD_FAILURE() << "seed " << seed;
           return;
         }
@@ -254,11 +286,29 @@ private:
       if (p.promptDone) l.promptDone = true;
       size_t first = choices.size();
       bool fail = random.below(200) == 0;
+      if (p.drafts) { // each row's token is taken as long as the next row's draft is it
+        ASSERT_EQ(p.samples, 1u);
+        ASSERT_EQ(p.resultFrom, 0u);
+        ASSERT_EQ(p.tokens, p.drafts + 1);
+        drafted += p.drafts;
+        for (uint32_t i = 0; i < p.tokens; ++i) {
+          int32_t token = nextToken(s.history, p.choice);
+          s.history.push_back(hash(l, s.history, token));
+          s.tokens.push_back(token);
+          ++s.sincePreemption;
+          bool end = s.tokens.size() - l.spec.prompt.size() >= l.stopAfter;
+          choices.push_back({token, end, EndReason::stop});
+          if (end || i == p.drafts || p.ids[i + 1] != token) break;
+          ++accepted;
+        }
+        results.push_back({{choices.data() + first, choices.size() - first}, fail});
+        continue;
+      }
       for (uint32_t c = 0; c < p.samples; ++c) {
         uint32_t choice = p.samples > 1 ? c : p.choice;
         Sequence &own = l.choices[choice];
         ASSERT_EQ(p.first + p.tokens, own.tokens.size()) << seed;
-        auto token = static_cast<int32_t>(mix(own.history.back(), choice) % vocabulary);
+        int32_t token = nextToken(own.history, choice);
         own.history.push_back(hash(l, own.history, token));
         own.tokens.push_back(token);
         ++own.sincePreemption;
@@ -290,7 +340,7 @@ private:
   uint64_t seed;
   double clock = 0;
   RequestId ids = 0;
-  bool windows = false, shuffled = false;
+  bool windows = false, shuffled = false, drafts = false;
   uint32_t largestPage = 1;
   Program program;
   std::vector<uint32_t> blocks;
@@ -308,7 +358,7 @@ TEST(ScheduleFuzz, EveryRowSeesItsOwnHistory) {
   const char *text = std::getenv("LATHE_SCHEDULES");
   uint64_t count = text ? std::strtoull(text, nullptr, 10) : 2000, first = 1;
   if (const char *only = std::getenv("LATHE_SCHEDULE_SEED")) first = std::strtoull(only, nullptr, 10), count = 1;
-  uint64_t recomputed = 0, saved = 0, hits = 0, steps = 0, restored = 0, guarded = 0;
+  uint64_t recomputed = 0, saved = 0, hits = 0, steps = 0, restored = 0, guarded = 0, drafted = 0, accepted = 0;
   for (uint64_t seed = first; seed < first + count; ++seed) {
     Schedule schedule(seed);
     if (!schedule.run()) {
@@ -316,12 +366,15 @@ TEST(ScheduleFuzz, EveryRowSeesItsOwnHistory) {
     }
     const SchedulerStats &s = schedule.totals;
     recomputed += s.preemptedRecompute, saved += s.preemptedSave, hits += s.prefixHit, steps += s.steps;
+    drafted += schedule.drafted, accepted += schedule.accepted;
     restored += s.reasons[static_cast<size_t>(Reason::admitRestored)];
     guarded += s.reasons[static_cast<size_t>(Reason::admitGuarded)];
   }
   std::printf(
-      "%llu steps, %llu preempted by recompute, %llu saved, %llu restored, %llu guarded, %llu prefix tokens hit\n",
+      "%llu steps, %llu preempted by recompute, %llu saved, %llu restored, %llu guarded, %llu prefix tokens hit, "
+      "%llu drafts, %llu accepted\n",
       (unsigned long long)steps, (unsigned long long)recomputed, (unsigned long long)saved,
-      (unsigned long long)restored, (unsigned long long)guarded, (unsigned long long)hits);
-  if (count >= 400) EXPECT_TRUE(recomputed && saved && restored && hits);
+      (unsigned long long)restored, (unsigned long long)guarded, (unsigned long long)hits, (unsigned long long)drafted,
+      (unsigned long long)accepted);
+  if (count >= 400) EXPECT_TRUE(recomputed && saved && restored && hits && accepted && drafted > accepted);
 }

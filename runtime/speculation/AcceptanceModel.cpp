@@ -1,0 +1,38 @@
+//===- AcceptanceModel.cpp ------------------------------------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "runtime/speculation/AcceptanceModel.h"
+
+namespace lathe::runtime {
+
+// The base counts as so many observations; more than so many own ones are halved.
+static constexpr float baseWeight = 4, mostSeen = 32;
+
+DraftKind draftKind(DraftSource source, uint32_t matched, float share, uint32_t position) {
+  uint32_t length = matched < 4 ? 0 : matched < 8 ? 1 : matched < 16 ? 2 : 3;
+  uint32_t sure = share < 0.5f ? 0 : share < 0.9f ? 1 : 2;
+  uint32_t place = position == 0 ? 0 : position < 3 ? 1 : 2;
+  return static_cast<DraftKind>(((static_cast<uint32_t>(source) * 4 + length) * 3 + sure) * 3 + place);
+}
+
+float AcceptanceModel::assumed(DraftKind kind) {
+  static constexpr float byLength[] = {0.4f, 0.6f, 0.8f, 0.9f}, bySure[] = {0.5f, 0.8f, 1.0f};
+  return byLength[kind / 9 % 4] * bySure[kind / 3 % 3];
+}
+
+float AcceptanceModel::rate(DraftKind kind) const {
+  const Seen &s = seen[kind];
+  float prior = base ? base->rate(kind) : assumed(kind);
+  return (s.accepted + baseWeight * prior) / (s.all + baseWeight);
+}
+
+void AcceptanceModel::observe(DraftKind kind, bool accepted) {
+  Seen &s = seen[kind];
+  s.accepted += accepted ? 1 : 0;
+  s.all += 1;
+  if (s.all < (base ? mostSeen : 8 * mostSeen)) return;
+  s.accepted /= 2;
+  s.all /= 2;
+}
+
+} // namespace lathe::runtime

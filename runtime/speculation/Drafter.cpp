@@ -1,0 +1,163 @@
+//===- Drafter.cpp --------------------------------------------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "runtime/speculation/Drafter.h"
+#include <algorithm>
+
+namespace lathe::runtime {
+
+// Tokens of one sequence that are looked up; what its tenant gets of a prompt and of an answer.
+static constexpr uint32_t lookedUp = 1 << 15, sharedPrompt = 512, sharedAnswer = 4096;
+// Tokens put into the indexes in one step.
+static constexpr uint32_t indexedAtOnce = 512;
+// A draft ends where it is hardly ever reached.
+static constexpr float leastChance = 0.05f;
+static constexpr uint32_t shortestMatch = 2;
+// Drafts not worth their cost until one is tried all the same, and at most.
+static constexpr uint32_t firstProbe = 32, lastProbe = 1024;
+
+void SharedSuffixes::add(std::span<const int32_t> text) {
+  auto state = SuffixAutomaton::root;
+  for (int32_t token : text) {
+    auto *now = generations[newer].get();
+    if (!now || now->full()) {
+      if (now) newer ^= 1;
+      if (generations[newer])
+        generations[newer]->clear();
+      else
+        generations[newer] = std::make_unique<SuffixAutomaton>(tokens);
+      ++numbers[newer];
+      state = SuffixAutomaton::root;
+      now = generations[newer].get();
+      if (now->full()) return; // no memory
+    }
+    state = now->append(state, token);
+  }
+}
+
+std::shared_ptr<SharedSuffixes> SharedDrafts::suffixesOf(const std::string &tenant, const std::string &salt) {
+  std::string key = std::to_string(tenant.size()) + ":" + tenant + salt;
+  ++uses;
+  for (Entry &e : entries)
+    if (e.key == key) return e.used = uses, e.suffixes;
+  Entry made{std::move(key), std::make_shared<SharedSuffixes>(tokensPerGeneration), uses};
+  if (entries.size() < maxTenants) return entries.emplace_back(std::move(made)).suffixes;
+  auto oldest = std::min_element(entries.begin(), entries.end(), [](auto &a, auto &b) { return a.used < b.used; });
+  *oldest = std::move(made);
+  return oldest->suffixes;
+}
+
+Drafter::Drafter(Speculation method, std::span<const int32_t> prompt, uint32_t fresh, SharedDrafts &shared,
+                 std::shared_ptr<SharedSuffixes> tenant)
+    : shared(shared), suffixes(std::move(tenant)), promptTokens(static_cast<uint32_t>(prompt.size())),
+      acceptance(&shared.acceptance), probeAfter(firstProbe) {
+  text.reserve(prompt.size() + fresh);
+  text.assign(prompt.begin(), prompt.end());
+  uint32_t room = std::min(lookedUp, promptTokens + std::min(fresh, lookedUp));
+  indexed = promptTokens > room / 2 && promptTokens + fresh > lookedUp ? promptTokens - room / 2 : 0;
+  if (method != Speculation::suffix) ngrams.emplace(room);
+  if (method != Speculation::ngram)
+    local.emplace(room);
+  else
+    suffixes = nullptr;
+}
+
+void Drafter::push(int32_t token) {
+  if (text.size() < text.capacity()) text.push_back(token);
+}
+
+void Drafter::index(uint32_t most) {
+  for (; most && indexed < text.size(); --most) {
+    int32_t token = text[indexed++];
+    if (ngrams) ngrams->append(text, indexed);
+    if (local && !local->full()) last = local->append(last, token);
+    for (uint32_t g = 0; suffixes && g < 2; ++g) {
+      const SuffixAutomaton *automaton = suffixes->generation(g);
+      if (!automaton) continue;
+      if (number[g] == suffixes->number(g)) {
+        automaton->advance(match[g], token);
+        continue;
+      }
+      number[g] = suffixes->number(g);
+      match[g] = {};
+      for (uint32_t i = indexed > 32 ? indexed - 32 : 0; i < indexed; ++i)
+        automaton->advance(match[g], text[i]);
+    }
+  }
+}
+
+bool Drafter::put(DraftSource source, int32_t token, uint32_t matched, float share) {
+  uint32_t at = draft.count;
+  draft.source = source;
+  draft.kind[at] = draftKind(source, matched, share, at);
+  float rate = probing ? AcceptanceModel::assumed(draft.kind[at]) : acceptance.rate(draft.kind[at]);
+  draft.chance[at] = (at ? draft.chance[at - 1] : 1.0f) * std::min(rate, 1.0f);
+  if (draft.chance[at] < leastChance) return false;
+  draft.tokens[at] = token;
+  ++draft.count;
+  return true;
+}
+
+void Drafter::keepBetter() {
+  if (draft.expected() > best.expected()) best = draft;
+  draft.count = 0;
+}
+
+void Drafter::repeatNgram(uint32_t most) {
+  NgramIndex::Match found = ngrams->match(text);
+  if (!found.length) return;
+  auto size = static_cast<uint32_t>(text.size());
+  for (uint32_t i = 0; i < most; ++i) {
+    uint32_t from = found.position + i;
+    // What it repeats may run into the draft itself: then it is a period.
+    int32_t token = from < size ? text[from] : draft.tokens[from - size];
+    if (!put(DraftSource::ngram, token, found.length + i, 1)) break;
+  }
+  keepBetter();
+}
+
+void Drafter::follow(DraftSource source, const SuffixAutomaton &automaton, SuffixAutomaton::Match at, uint32_t most) {
+  for (uint32_t i = 0; i < most; ++i) {
+    uint32_t before = at.length;
+    SuffixAutomaton::Next next = automaton.follow(at, shortestMatch);
+    if (next.token < 0 || !put(source, next.token, std::min(before, at.length - 1), next.share)) break;
+  }
+  keepBetter();
+}
+
+const Draft &Drafter::propose(uint32_t most) {
+  if (open && ++unused >= probeAfter) probing = true;
+  open = false;
+  best.count = draft.count = 0;
+  index(indexedAtOnce);
+  most = std::min(most, probing ? 2 : maxDraftTokens);
+  if (indexed < text.size() || !most) return best;
+  if (ngrams) repeatNgram(most);
+  if (local && !local->full()) follow(DraftSource::suffix, *local, local->repeated(last), most);
+  for (uint32_t g = 0; suffixes && g < 2; ++g)
+    if (suffixes->generation(g) && number[g] == suffixes->number(g))
+      follow(DraftSource::shared, *suffixes->generation(g), match[g], most);
+  open = best.count > 0;
+  return best;
+}
+
+void Drafter::verified(uint32_t drafted, uint32_t accepted) {
+  open = false;
+  unused = 0;
+  drafted = std::min(drafted, best.count);
+  for (uint32_t i = 0; i < drafted && i <= accepted; ++i)
+    for (AcceptanceModel *model : {&acceptance, &shared.acceptance})
+      model->observe(best.kind[i], i < accepted);
+  // Text that cannot be guessed is asked less and less often.
+  if (probing) probeAfter = accepted ? firstProbe : std::min(2 * probeAfter, lastProbe);
+  probing = false;
+}
+
+void Drafter::finish() {
+  if (!suffixes || text.size() <= promptTokens) return;
+  size_t first = promptTokens - std::min(promptTokens, sharedPrompt);
+  if (text.size() - first > sharedAnswer) first = text.size() - sharedAnswer;
+  suffixes->add(std::span(text).subspan(first));
+}
+
+} // namespace lathe::runtime

@@ -1,0 +1,109 @@
+//===- Drafter.h - draft tokens of one sequence -------------------*- C++ -*-===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//
+// Drafts cost no run of a model: they are looked up in what the sequence, and earlier answers to its tenant, have said.
+// A wrong draft costs time and never a token (docs/speculation.md).
+//===----------------------------------------------------------------------===//
+#pragma once
+#include "runtime/speculation/AcceptanceModel.h"
+#include "runtime/speculation/NgramIndex.h"
+#include "runtime/speculation/SuffixAutomaton.h"
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lathe::runtime {
+
+/// Tokens proposed for the positions behind a sequence.
+struct Draft {
+  uint32_t count = 0;
+  DraftSource source = DraftSource::ngram;
+  std::array<int32_t, maxDraftTokens> tokens{};
+  std::array<float, maxDraftTokens> chance{};   ///< that this token and all before it are accepted; never rises
+  std::array<DraftKind, maxDraftTokens> kind{}; ///< of the estimate
+  float expected() const {
+    float sum = 0;
+    for (uint32_t i = 0; i < count; ++i)
+      sum += chance[i];
+    return sum;
+  }
+};
+
+/// What one tenant's ended answers said, in two generations: when the newer one is full, the older one is forgotten.
+class SharedSuffixes {
+public:
+  explicit SharedSuffixes(uint32_t tokens) : tokens(tokens) {}
+  void add(std::span<const int32_t> text);
+  /// The automaton of generation 0 or 1, or null; |number| changes when it is forgotten.
+  const SuffixAutomaton *generation(uint32_t index) const { return generations[index].get(); }
+  uint64_t number(uint32_t index) const { return numbers[index]; }
+
+private:
+  uint32_t tokens, newer = 0;
+  std::unique_ptr<SuffixAutomaton> generations[2];
+  uint64_t numbers[2] = {};
+};
+
+/// What the drafters of an engine share: acceptance seen so far, and suffixes by tenant and cache salt. The tenants
+/// used last are kept, at most |maxTenants|. One thread at a time.
+class SharedDrafts {
+public:
+  static constexpr uint32_t maxTenants = 8, tokensPerGeneration = 1 << 15;
+  std::shared_ptr<SharedSuffixes> suffixesOf(const std::string &tenant, const std::string &salt);
+  AcceptanceModel acceptance;
+
+private:
+  struct Entry {
+    std::string key;
+    std::shared_ptr<SharedSuffixes> suffixes;
+    uint64_t used = 0;
+  };
+  std::vector<Entry> entries;
+  uint64_t uses = 0;
+};
+
+/// Drafts for one sequence. After construction push() and propose() allocate nothing. One thread at a time.
+class Drafter {
+public:
+  /// |fresh|: tokens that will be pushed at most. Long texts are looked up in their last 32 Ki tokens. |shared| must
+  /// outlive this.
+  Drafter(Speculation method, std::span<const int32_t> prompt, uint32_t fresh, SharedDrafts &shared,
+          std::shared_ptr<SharedSuffixes> suffixes);
+
+  /// The sequence goes on with |token|, verified.
+  void push(int32_t token);
+  /// At most |most| tokens for the positions behind the last one pushed; valid until the next call. A long prompt
+  /// is indexed by and by: until then there are no drafts.
+  const Draft &propose(uint32_t most);
+  /// The first |drafted| tokens of the last proposal were verified and |accepted| of them were right. Without this call
+  /// the next propose() takes it that the proposal was not worth its cost.
+  void verified(uint32_t drafted, uint32_t accepted);
+  DraftSource source() const { return best.source; } ///< of the last proposal
+  /// Gives what the sequence said to its tenant.
+  void finish();
+
+private:
+  void index(uint32_t most);
+  void follow(DraftSource source, const SuffixAutomaton &automaton, SuffixAutomaton::Match match, uint32_t most);
+  void repeatNgram(uint32_t most);
+  bool put(DraftSource source, int32_t token, uint32_t matched, float share);
+  void keepBetter();
+
+  SharedDrafts &shared;
+  std::shared_ptr<SharedSuffixes> suffixes;
+  std::vector<int32_t> text;
+  uint32_t promptTokens, indexed = 0;
+  std::optional<NgramIndex> ngrams;
+  std::optional<SuffixAutomaton> local;
+  SuffixAutomaton::State last = SuffixAutomaton::root;
+  SuffixAutomaton::Match match[2]; ///< in the tenant's generations
+  uint64_t number[2] = {};
+  AcceptanceModel acceptance;
+  Draft draft, best;
+  uint32_t unused = 0, probeAfter;
+  bool open = false, probing = false;
+};
+
+} // namespace lathe::runtime

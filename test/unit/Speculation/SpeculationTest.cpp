@@ -1,0 +1,287 @@
+//===- SpeculationTest.cpp - drafters against brute force -----------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "runtime/speculation/Drafter.h"
+#include <algorithm>
+#include <gtest/gtest.h>
+#include <map>
+#include <random>
+#include <set>
+
+using namespace lathe;
+using namespace lathe::runtime;
+
+namespace {
+
+using Tokens = std::vector<int32_t>;
+
+Tokens randomTokens(std::mt19937 &rng, size_t count, uint32_t vocabulary) {
+  Tokens out(count);
+  for (int32_t &t : out)
+    t = static_cast<int32_t>(rng() % vocabulary);
+  return out;
+}
+
+/// Places in |texts| behind which |part| ends, as (text, end).
+std::vector<std::pair<size_t, size_t>> places(const std::vector<Tokens> &texts, const Tokens &part) {
+  std::vector<std::pair<size_t, size_t>> out;
+  for (size_t t = 0; t < texts.size(); ++t)
+    for (size_t end = part.size(); end <= texts[t].size(); ++end)
+      if (std::equal(part.begin(), part.end(), texts[t].begin() + static_cast<long>(end - part.size())))
+        out.push_back({t, end});
+  return out;
+}
+
+Tokens tail(const Tokens &text, size_t length) { return Tokens(text.end() - static_cast<long>(length), text.end()); }
+
+} // namespace
+
+TEST(SuffixAutomaton, MatchesAndCountsAsBruteForce) {
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    std::mt19937 rng(seed);
+    uint32_t vocabulary = 1 + rng() % 4;
+    std::vector<Tokens> texts(1 + rng() % 4);
+    SuffixAutomaton automaton(200);
+    std::vector<SuffixAutomaton::State> last(texts.size(), SuffixAutomaton::root);
+    Tokens other;
+    SuffixAutomaton::Match match;
+    for (int step = 0; step < 90; ++step) {
+      // Texts grow in turns, and the reader between them.
+      size_t t = rng() % texts.size();
+      auto token = static_cast<int32_t>(rng() % vocabulary);
+      texts[t].push_back(token);
+      last[t] = automaton.append(last[t], token);
+      auto read = static_cast<int32_t>(rng() % vocabulary);
+      other.push_back(read);
+      automaton.advance(match, read);
+      size_t longest = match.length; // what it matched before is matched still, and may go on
+      ASSERT_FALSE(longest && places(texts, tail(other, longest)).empty()) << seed << " " << step;
+      // The longest that a fresh reader finds is the longest there is.
+      SuffixAutomaton::Match fresh;
+      for (int32_t x : other)
+        automaton.advance(fresh, x);
+      size_t expected = 0;
+      while (expected < other.size() && !places(texts, tail(other, expected + 1)).empty())
+        ++expected;
+      ASSERT_EQ(fresh.length, expected) << seed << " " << step;
+      if (expected)
+        ASSERT_EQ(automaton.occurrences(fresh), std::min<size_t>(places(texts, tail(other, expected)).size(), 64))
+            << seed << " " << step;
+      // Of a text itself: its longest suffix that is somewhere else too.
+      SuffixAutomaton::Match repeated = automaton.repeated(last[t]);
+      size_t own = 0;
+      while (own < texts[t].size() && places(texts, tail(texts[t], own + 1)).size() > 1)
+        ++own;
+      ASSERT_EQ(repeated.length, own) << seed << " " << step;
+      // What mostly followed it.
+      SuffixAutomaton::Match at = repeated;
+      SuffixAutomaton::Next next = automaton.follow(at, 1);
+      size_t length = own;
+      std::map<int32_t, size_t> followers;
+      for (; length && followers.empty(); --length)
+        for (auto [where, end] : places(texts, tail(texts[t], length)))
+          if (end < texts[where].size()) ++followers[texts[where][end]];
+      if (followers.empty()) {
+        ASSERT_EQ(next.token, -1) << seed << " " << step;
+        continue;
+      }
+      size_t most = 0, all = 0;
+      for (auto [x, n] : followers)
+        most = std::max(most, n), all += n;
+      if (all >= 60) continue; // counts end at 64
+      ASSERT_EQ(followers[next.token], most) << seed << " " << step;
+      ASSERT_FLOAT_EQ(next.share, static_cast<float>(most) / static_cast<float>(all)) << seed << " " << step;
+      ASSERT_EQ(at.length, length + 2) << seed << " " << step;
+    }
+  }
+}
+
+TEST(SuffixAutomaton, IsFullAtItsCapacityAndEmptyAgainWhenCleared) {
+  SuffixAutomaton automaton(500);
+  std::mt19937 rng(1);
+  for (int round = 0; round < 3; ++round) {
+    auto state = SuffixAutomaton::root;
+    uint32_t count = 0;
+    for (; !automaton.full(); ++count)
+      state = automaton.append(state, static_cast<int32_t>(round == 1 ? count : rng() % 3));
+    EXPECT_EQ(count, 500u);
+    automaton.clear();
+    SuffixAutomaton::Match match;
+    automaton.advance(match, 0);
+    EXPECT_EQ(match.length, 0u);
+  }
+}
+
+TEST(NgramIndex, FindsTheLastOccurrenceOfTheLongestGram) {
+  for (uint32_t seed = 0; seed < 40; ++seed) {
+    std::mt19937 rng(seed);
+    NgramIndex index(4096); // large enough that no entry is overwritten often
+    Tokens text;
+    int missed = 0, found = 0;
+    for (int i = 0; i < 300; ++i) {
+      text.push_back(static_cast<int32_t>(rng() % 6));
+      index.append(text, static_cast<uint32_t>(text.size()));
+      NgramIndex::Match match = index.match(text);
+      size_t expected = 0, n = std::min<size_t>(5, text.size());
+      for (; n >= 2 && !expected; --n)
+        for (size_t end = text.size() - 1; end >= n && !expected; --end)
+          if (std::equal(text.end() - static_cast<long>(n), text.end(), text.begin() + static_cast<long>(end - n)))
+            expected = end;
+      if (match.length) { // never mistaken
+        ASSERT_GE(match.length, 2u);
+        ASSERT_LT(match.position, text.size());
+        ASSERT_TRUE(std::equal(text.end() - match.length, text.end(), text.begin() + match.position - match.length));
+      }
+      if (expected && match.position != expected) ++missed; // its entry was overwritten
+      found += match.position == expected && expected;
+    }
+    EXPECT_GT(found, 150) << seed;
+    EXPECT_LT(missed, 15) << seed;
+  }
+}
+
+TEST(AcceptanceModel, LearnsAndForgets) {
+  AcceptanceModel engine, request(&engine);
+  DraftKind kind = draftKind(DraftSource::ngram, 5, 1, 0);
+  EXPECT_FLOAT_EQ(request.rate(kind), AcceptanceModel::assumed(kind));
+  for (int i = 0; i < 200; ++i)
+    request.observe(kind, false);
+  EXPECT_LT(request.rate(kind), 0.15f);
+  EXPECT_FLOAT_EQ(engine.rate(kind), AcceptanceModel::assumed(kind));
+  for (int i = 0; i < 100; ++i)
+    request.observe(kind, true);
+  EXPECT_GT(request.rate(kind), 0.8f);
+  std::set<DraftKind> kinds;
+  for (uint32_t s = 0; s < draftSources; ++s)
+    for (uint32_t length : {2, 4, 8, 16})
+      for (float share : {0.1f, 0.6f, 1.0f})
+        for (uint32_t at : {0, 1, 3})
+          kinds.insert(draftKind(static_cast<DraftSource>(s), length, share, at));
+  EXPECT_EQ(kinds.size(), draftKinds);
+  EXPECT_LT(*kinds.rbegin(), draftKinds);
+}
+
+TEST(Drafter, RepeatsWhatWasSaid) {
+  Tokens prompt = {9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 30, 1, 2, 3};
+  for (Speculation method : {Speculation::ngram, Speculation::suffix, Speculation::automatic}) {
+    SharedDrafts shared;
+    Drafter drafter(method, prompt, 20, shared, shared.suffixesOf("", ""));
+    Draft draft = drafter.propose(4);
+    ASSERT_EQ(draft.count, 4u) << toString(method);
+    EXPECT_EQ(Tokens(draft.tokens.begin(), draft.tokens.begin() + 4), (Tokens{4, 5, 6, 7}));
+    for (uint32_t i = 1; i < 4; ++i)
+      EXPECT_LE(draft.chance[i], draft.chance[i - 1]);
+    drafter.verified(4, 4);
+    for (int32_t t : {4, 5, 6, 7})
+      drafter.push(t);
+    EXPECT_EQ(drafter.propose(1).tokens[0], 8);
+    EXPECT_EQ(drafter.propose(0).count, 0u);
+    drafter.push(31);
+    drafter.push(32);
+    EXPECT_EQ(drafter.propose(4).count, 0u) << toString(method);
+  }
+}
+
+TEST(Drafter, GoesRoundInAPeriod) {
+  for (Speculation method : {Speculation::ngram, Speculation::suffix}) {
+    SharedDrafts shared;
+    Drafter drafter(method, Tokens{1, 2, 3, 1, 2, 3, 1, 2}, 20, shared, nullptr);
+    for (int i = 0; i < 3; ++i) // a period that goes on is believed in more and more
+      drafter.propose(16), drafter.verified(16, 16);
+    const Draft &draft = drafter.propose(8);
+    ASSERT_GE(draft.count, 6u) << toString(method);
+    for (uint32_t i = 0; i < draft.count; ++i)
+      EXPECT_EQ(draft.tokens[i], static_cast<int32_t>((i + 2) % 3 + 1)) << toString(method) << " " << i;
+  }
+}
+
+TEST(Drafter, AnswersAreSharedWithinATenantOnly) {
+  SharedDrafts shared;
+  Tokens answer = {40, 41, 42, 43, 44, 45};
+  Drafter first(Speculation::suffix, Tokens{1, 2, 3}, 20, shared, shared.suffixesOf("a", "s"));
+  for (int32_t t : answer)
+    first.push(t);
+  first.finish();
+  auto drafts = [&](const char *tenant, const char *salt, Speculation method) {
+    Drafter next(method, Tokens{7, 40, 41}, 20, shared, shared.suffixesOf(tenant, salt));
+    return next.propose(2).count;
+  };
+  EXPECT_EQ(drafts("a", "s", Speculation::suffix), 2u);
+  EXPECT_EQ(drafts("a", "s", Speculation::automatic), 2u);
+  EXPECT_EQ(drafts("a", "s", Speculation::ngram), 0u);
+  EXPECT_EQ(drafts("a", "", Speculation::suffix), 0u);
+  EXPECT_EQ(drafts("as", "", Speculation::suffix), 0u);
+  EXPECT_EQ(drafts("b", "s", Speculation::suffix), 0u);
+  for (uint32_t t = 0; t < SharedDrafts::maxTenants; ++t)
+    shared.suffixesOf("other" + std::to_string(t), "");
+  EXPECT_EQ(drafts("a", "s", Speculation::suffix), 0u); // forgotten: others were used later
+}
+
+TEST(Drafter, SharedSuffixesForgetTheOlderHalf) {
+  SharedSuffixes shared(100);
+  std::mt19937 rng(3);
+  Tokens old = randomTokens(rng, 60, 1000), newer = randomTokens(rng, 130, 1000), newest = randomTokens(rng, 100, 1000);
+  auto knows = [&](const Tokens &text) {
+    uint32_t best = 0;
+    for (uint32_t g = 0; g < 2; ++g) {
+      SuffixAutomaton::Match match;
+      for (size_t i = 0; shared.generation(g) && i < 10; ++i)
+        shared.generation(g)->advance(match, text[i]);
+      best = std::max(best, match.length);
+    }
+    return best;
+  };
+  shared.add(old);
+  EXPECT_EQ(knows(old), 10u);
+  shared.add(newer);
+  EXPECT_EQ(knows(old), 10u);
+  shared.add(newest);
+  EXPECT_LT(knows(old), 4u);
+  EXPECT_EQ(knows(newest), 10u);
+}
+
+TEST(Drafter, AsksTextThatCannotBeGuessedLessAndLess) {
+  // Every draft is wrong. The rule of cost is played by: only an expectation above one half is worth it.
+  std::mt19937 rng(5);
+  SharedDrafts shared;
+  Drafter drafter(Speculation::automatic, randomTokens(rng, 200, 12), 6000, shared, nullptr);
+  int early = 0, late = 0;
+  for (int i = 0; i < 6000; ++i) {
+    const Draft &draft = drafter.propose(4);
+    bool worth = draft.count && draft.chance[0] > 0.5f;
+    if (worth) drafter.verified(1, 0), ++(i < 1000 ? early : late);
+    drafter.push(static_cast<int32_t>(rng() % 12));
+  }
+  EXPECT_LT(early, 100);
+  EXPECT_LT(late, 50);
+  EXPECT_GT(late, 0); // but it is asked again
+}
+
+TEST(Drafter, ALongPromptIsIndexedByAndByAndALongerTextInItsTail) {
+  Tokens prompt(3000);
+  for (size_t i = 0; i < prompt.size(); ++i)
+    prompt[i] = static_cast<int32_t>(i % 700);
+  SharedDrafts shared;
+  Drafter drafter(Speculation::suffix, prompt, 100, shared, nullptr);
+  int steps = 0;
+  while (!drafter.propose(4).count && steps < 20)
+    ++steps;
+  EXPECT_EQ(steps, 5); // 512 tokens a step
+  Tokens longer(40000);
+  for (size_t i = 0; i < longer.size(); ++i)
+    longer[i] = static_cast<int32_t>(i % 10000);
+  Drafter tailOnly(Speculation::automatic, longer, 5000, shared, nullptr);
+  for (steps = 0; !tailOnly.propose(4).count && steps < 100; ++steps)
+    ;
+  EXPECT_LT(steps, 40);
+}
+
+TEST(Speculation, NamesAndErrors) {
+  for (const char *name : {"off", "auto", "ngram", "suffix"}) {
+    auto method = parseSpeculation(name);
+    ASSERT_TRUE(method.ok());
+    EXPECT_STREQ(toString(*method), name);
+  }
+  EXPECT_EQ(parseSpeculation("medium").status().message(), "expected off, auto, ngram or suffix, found 'medium'");
+  EXPECT_STREQ(toString(DraftSource::shared), "shared");
+}

@@ -8,6 +8,8 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Parser/Parser.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringMap.h"
 
 using namespace mlir;
 
@@ -64,14 +66,26 @@ Result<PtxJob> makeJob(plan::KernelOp op) {
                    op.getSymName().str().c_str(), f.str().c_str());
 }
 
+/// Kernel to the layers that launch it: "blk.0.q+blk.0.k+blk.0.v and 29 more".
+llvm::StringMap<std::string> layersOf(plan::ProgramOp op) {
+  llvm::StringMap<llvm::SetVector<StringRef>> labels;
+  op.walk([&](plan::LaunchOp l) { labels[l.getKernel()].insert(l.getLabel()); });
+  llvm::StringMap<std::string> out;
+  for (auto &[kernel, names] : labels)
+    out[kernel] = names.front().str() + (names.size() > 1 ? " and " + std::to_string(names.size() - 1) + " more" : "");
+  return out;
+}
+
 } // namespace
 
 Result<GpuCode> buildGpuCode(plan::ProgramOp op, artifact::Variant variant, unsigned threads) {
   const Chip *chip = codegen::nvptx::findChip(variant);
   if (!chip) return makeError(StatusCode::internal, "no chip has the variant %u", unsigned(variant));
   std::vector<PtxJob> jobs;
+  llvm::StringMap<std::string> layers = layersOf(op);
   for (auto k : op.getOps<plan::KernelOp>()) {
     LATHE_ASSIGN_OR_RETURN(auto made, makeJob(k));
+    made.layers = layers.lookup(made.symbol);
     jobs.push_back(std::move(made));
   }
   GpuCode code;

@@ -1,5 +1,6 @@
 #!/bin/bash
-# GPU code without a GPU: tiny models on the PTX emulator against the interpreter, against x86 bit for bit, and P1's fuzz.
+# GPU code without a GPU: tiny models and SmolLM2's first layers on the PTX emulator against the interpreter, tiny ones against x86
+# bit for bit, and P1's fuzz. LATHE_FULL=1 does so for every chip.
 set -euo pipefail
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 BUILD=${LATHE_BUILD:-$ROOT/build}
@@ -9,28 +10,34 @@ CHIPS=${CHIPS:-sm_80}
 mkdir -p "$WORK"
 TOKENS=$(python3 -c "print(*[(7 * i * i + 3 * i) % 301 for i in range(21)])")
 
-# model NAME COMPILE-OPTIONS -- MODEL-OPTIONS
+# model TARGET NAME COMPILE-OPTIONS -- MODEL-OPTIONS
 model() {
-  local name=$1 options=()
-  shift
+  local target=$1 name=$2 options=()
+  shift 2
   while [ "$1" != -- ]; do options+=("$1"); shift; done
   shift
   python3 "$ROOT/test/e2e/tiny_model.py" --layers 2 --max-seq 64 "$@" >"$WORK/$name.mlir"
-  "$BUILD/bin/lathe" compile "$WORK/$name.mlir" -o "$WORK/$name.lathe" --target "native,$CHIPS" --max-rows 48 "${options[@]}" --dump-phases="$WORK/$name" --quiet >/dev/null
+  "$BUILD/bin/lathe" compile "$WORK/$name.mlir" -o "$WORK/$name.lathe" --target "$target" --max-rows 48 "${options[@]}" --dump-phases="$WORK/$name" --quiet >/dev/null
 }
-# interpreted NAME TOLERANCE COMPILE-OPTIONS -- MODEL-OPTIONS: the GPU's fused module on the interpreter against its PTX.
-interpreted() {
-  local name=$1 tolerance=$2
-  shift 2
-  model "$name" "$@"
+# compare NAME TOLERANCE: the GPU's fused module on the interpreter against its PTX on the emulator.
+compare() {
+  local name=$1 tolerance=$2 chip mode
   "$BUILD/bin/lathe-interp" "$WORK/$name/fuse.gpu.mlir" --tokens "${TOKENS// /,}" --raw "$WORK/$name.f32"
-  # shellcheck disable=SC2086 # TOKENS is a list
-  for mode in lazy eager; do LATHE_EMULATOR_MODE=$mode "$BUILD/test/e2e/CompareLogits" --device emulator "$WORK/$name.lathe" "$WORK/$name.f32" "$tolerance" $TOKENS; done
+  for chip in ${CHIPS//,/ }; do
+    for mode in lazy eager; do
+      # shellcheck disable=SC2086 # TOKENS is a list
+      LATHE_EMULATOR_MODE=$mode "$BUILD/test/e2e/CompareLogits" --device "emulator:$chip" "$WORK/$name.lathe" "$WORK/$name.f32" "$tolerance" $TOKENS
+    done
+  done
+}
+interpreted() { # NAME TOLERANCE COMPILE-OPTIONS -- MODEL-OPTIONS
+  model "$CHIPS" "$1" "${@:3}"
+  compare "$1" "$2"
 }
 # equal NAME COMPILE-OPTIONS -- MODEL-OPTIONS: x86 and PTX give the same bits.
 equal() {
   local name=$1
-  model "$@"
+  model "native,$CHIPS" "$@"
   # shellcheck disable=SC2086
   "$BUILD/test/e2e/CompareDevices" "$WORK/$name.lathe" cpu emulator $TOKENS
 }
@@ -46,6 +53,16 @@ equal f32 --activations f32 --kv f32 -- --weights int4z_g32,f16 --softcap 20 --u
 "$BUILD/test/e2e/ExactnessFuzz" --device emulator "${LATHE_SEED:-1}" "${LATHE_TRIALS:-3}" "$WORK/auto.lathe"
 "$BUILD/test/e2e/ExactnessFuzz" --device emulator "${LATHE_SEED:-1}" "${LATHE_TRIALS:-2}" "$WORK/floats.lathe"
 
+GGUF=${LATHE_MODEL_DIR:-$BUILD/demo}/SmolLM2-135M-Instruct.Q4_1.gguf
+if [ -f "$GGUF" ]; then # two layers of thirty
+  python3 "$ROOT/test/e2e/shorten_gguf.py" "$GGUF" 2 "$WORK/smollm2.gguf"
+  "$BUILD/bin/lathe" compile "$WORK/smollm2.gguf" -o "$WORK/smollm2.lathe" --target "$CHIPS" --max-rows 32 --max-seq 64 --dump-phases="$WORK/smollm2" --quiet >/dev/null
+  TOKENS="504 3575 282 4649 314 7042 30"
+  compare smollm2 1e-2
+else
+  echo "note: '$GGUF' is not there, so SmolLM2 is left out" >&2
+fi
+
 # The command a user types, and what the file says of itself.
 "$BUILD/bin/lathe" run "$WORK/auto.lathe" --device emulator --prompt-ids 1,2,3 -n 4 --json >"$WORK/run.json"
 grep -q '"variant":"sm_80"' "$WORK/run.json"
@@ -55,6 +72,8 @@ grep -q '"variant":"sm_80"' "$WORK/run.json"
 if ! "$BUILD/bin/lathe" run "$WORK/auto.lathe" --device cuda --prompt-ids 1,2,3 -n 4 >/dev/null 2>"$WORK/cuda.log"; then
   grep -q "device 'cuda'" "$WORK/cuda.log" || { cat "$WORK/cuda.log" >&2; exit 1; }
 fi
+! "$BUILD/bin/lathe" run "$WORK/auto.lathe" --prompt-ids 1 2>"$WORK/cpu.log"
+grep -q "the artifact has no code for x86-64" "$WORK/cpu.log"
 ! "$BUILD/bin/lathe" run "$WORK/auto.lathe" --device tpu --prompt-ids 1 2>"$WORK/device.log"
 grep -q "unknown device 'tpu', expected cpu, cuda or emulator" "$WORK/device.log"
 ! "$BUILD/bin/lathe" explain "$WORK/auto.lathe" --device emulator >/dev/null 2>"$WORK/explain.log"

@@ -5,6 +5,7 @@
 // instructions for, and nothing is contracted, so PTX carries the rounding of every operation as written.
 //===----------------------------------------------------------------------===//
 #include "NVPTX/Lower.h"
+#include "Common/Jobs.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
 #include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
@@ -26,9 +27,8 @@
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
-#include <atomic>
+#include <algorithm>
 #include <optional>
-#include <thread>
 
 namespace lathe::codegen::nvptx {
 using namespace mlir;
@@ -127,51 +127,29 @@ Result<std::string> lowerToPtx(ModuleOp module, const Chip &chip) {
   return std::string(out);
 }
 
-static Result<std::string> buildJob(MLIRContext &context, const PtxJob &job, const Chip &chip) {
-  OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
-  std::string complaints;
-  {
-    ScopedDiagnosticHandler handler(&context, [&](Diagnostic &d) {
-      llvm::raw_string_ostream os(complaints);
-      os << (complaints.empty() ? "" : "; ") << d;
-      return success();
-    });
-    if (failed(job.emit(*module, job.symbol, chip)))
-      return makeError(StatusCode::unsupported, "kernel '%s' for %s: %s", job.symbol.c_str(), chip.name, complaints.c_str());
-  }
-  Result<std::string> ptx = lowerToPtx(*module, chip);
-  if (!ptx.ok()) return ptx.status().at("kernel '" + job.symbol + "'");
-  return ptx;
-}
-
 /// The text behind version, target and address size, which all modules share.
 static llvm::StringRef bodyOf(llvm::StringRef ptx) {
   size_t at = ptx.find(".address_size");
   return at == llvm::StringRef::npos ? ptx : ptx.substr(ptx.find('\n', at) + 1);
 }
 
+/// |ptx| with the layers of its kernel in a comment that holds for the whole body: the emulator reports it with errors.
+static std::string withLayers(llvm::StringRef ptx, llvm::StringRef layers) {
+  size_t entry = ptx.find(".entry "), body = ptx.find("\n{\n", entry == llvm::StringRef::npos ? 0 : entry);
+  if (layers.empty() || entry == llvm::StringRef::npos || body == llvm::StringRef::npos) return ptx.str();
+  std::string name = layers.str();
+  std::replace_if(name.begin(), name.end(), [](unsigned char c) { return c < ' '; }, '?'); // names come from the model's file
+  return (ptx.take_front(body + 3) + "\t// lathe.layer: " + name + "\n" + ptx.drop_front(body + 3)).str();
+}
+
 Result<std::string> buildPtx(ArrayRef<PtxJob> jobs, const Chip &chip, unsigned threads) {
-  if (threads == 0) threads = std::max(1u, std::thread::hardware_concurrency());
-  threads = unsigned(std::min<size_t>(threads, std::max<size_t>(1, jobs.size())));
-  std::vector<std::optional<Result<std::string>>> results(jobs.size());
-  std::atomic<size_t> next{0};
-  auto work = [&] {
-    MLIRContext context(MLIRContext::Threading::DISABLED);
-    for (size_t i; (i = next++) < jobs.size();)
-      results[i].emplace(buildJob(context, jobs[i], chip));
-  };
-  std::vector<std::thread> team;
-  for (unsigned i = 1; i < threads; ++i)
-    team.emplace_back(work);
-  work();
-  for (std::thread &t : team)
-    t.join();
+  LATHE_ASSIGN_OR_RETURN(auto texts, runJobs(jobs.size(), threads, chip.name,
+                                             {[&](size_t i) -> llvm::StringRef { return jobs[i].symbol; },
+                                              [&](size_t i, ModuleOp module) { return jobs[i].emit(module, jobs[i].symbol, chip); },
+                                              [&](ModuleOp module) { return lowerToPtx(module, chip); }}));
   std::string all = ".version " + std::to_string(chip.ptxVersion / 10) + "." + std::to_string(chip.ptxVersion % 10) + "\n.target " +
                     chip.name + "\n.address_size 64\n";
-  for (auto &r : results) {
-    if (!r->ok()) return r->status(); // the first in the order of jobs
-    all += bodyOf(**r);
-  }
+  for (auto [text, job] : llvm::zip(texts, jobs)) all += withLayers(bodyOf(text), job.layers);
   return all;
 }
 

@@ -20,6 +20,7 @@ Result<std::string> lowerToPtx(mlir::ModuleOp module, const Chip &chip);
 struct PtxJob {
   std::string symbol;
   std::function<mlir::LogicalResult(mlir::ModuleOp, llvm::StringRef symbol, const Chip &)> emit;
+  std::string layers = {}; ///< what of the model it computes; a comment in the PTX
 };
 /// All kernels in one PTX module, in the order of |jobs| whatever |threads| (0: all cores) do.
 Result<std::string> buildPtx(mlir::ArrayRef<PtxJob> jobs, const Chip &chip, unsigned threads = 0);

@@ -2,6 +2,7 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #include "X86/Compile.h"
+#include "Common/Jobs.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
 #include "mlir/Conversion/FuncToLLVM/ConvertFuncToLLVMPass.h"
@@ -21,9 +22,7 @@
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Host.h"
 #include "llvm/Transforms/Utils/Cloning.h"
-#include <atomic>
 #include <optional>
-#include <thread>
 
 namespace lathe::codegen {
 using namespace mlir;
@@ -180,46 +179,11 @@ Result<std::string> compileObject(ModuleOp module, X86Target target, const Objec
   return bytes;
 }
 
-static Result<std::string> compileJob(MLIRContext &context, const KernelJob &job, X86Target target) {
-  OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
-  std::string complaints;
-  {
-    ScopedDiagnosticHandler handler(&context, [&](Diagnostic &d) {
-      llvm::raw_string_ostream os(complaints);
-      os << (complaints.empty() ? "" : "; ") << d;
-      return success();
-    });
-    if (failed(job.emit(*module, job.symbol, target)))
-      return makeError(StatusCode::unsupported, "kernel '%s' for %s: %s", job.symbol.c_str(),
-                       variantName(target.variant), complaints.c_str());
-  }
-  Result<std::string> object = compileObject(*module, target);
-  if (!object.ok()) return object.status().at("kernel '" + job.symbol + "'");
-  return object;
-}
-
 Result<std::vector<std::string>> compileKernels(ArrayRef<KernelJob> jobs, X86Target target, unsigned threads) {
-  if (threads == 0) threads = std::max(1u, std::thread::hardware_concurrency());
-  threads = unsigned(std::min<size_t>(threads, std::max<size_t>(1, jobs.size())));
-  std::vector<std::optional<Result<std::string>>> results(jobs.size());
-  std::atomic<size_t> next{0};
-  auto work = [&] {
-    MLIRContext context(MLIRContext::Threading::DISABLED);
-    for (size_t i; (i = next++) < jobs.size();)
-      results[i].emplace(compileJob(context, jobs[i], target));
-  };
-  std::vector<std::thread> team;
-  for (unsigned i = 1; i < threads; ++i)
-    team.emplace_back(work);
-  work();
-  for (std::thread &t : team)
-    t.join();
-  std::vector<std::string> objects;
-  for (auto &r : results) {
-    if (!r->ok()) return r->status(); // the first in the order of jobs, whatever the threads did
-    objects.push_back(std::move(**r));
-  }
-  return objects;
+  return runJobs(jobs.size(), threads, variantName(target.variant),
+                 {[&](size_t i) -> StringRef { return jobs[i].symbol; },
+                  [&](size_t i, ModuleOp module) { return jobs[i].emit(module, jobs[i].symbol, target); },
+                  [&](ModuleOp module) { return compileObject(module, target); }});
 }
 
 Result<std::string> buildCode(ArrayRef<KernelJob> jobs, X86Target target, unsigned threads) {

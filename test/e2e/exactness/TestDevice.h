@@ -9,9 +9,15 @@
 
 namespace lathe::runtime {
 
+/// Of "emulator:CHIP": whose code to run; empty: the first of the file.
+inline std::string testChip;
+
 inline std::unique_ptr<Device> namedDevice(const std::string &name) {
   if (name == "cpu") return makeCpuDevice();
-  if (name == "emulator") return makeEmulatorDevice();
+  if (name.rfind("emulator", 0) == 0 && (name.size() == 8 || name[8] == ':')) {
+    testChip = name.size() > 9 ? name.substr(9) : "";
+    return makeEmulatorDevice();
+  }
   if (name == "cuda") {
     auto device = makeCudaDevice();
     if (device.ok()) return *std::move(device);
@@ -36,7 +42,7 @@ inline std::unique_ptr<Device> takeDevice(int &argc, char **&argv) {
 /// Options to load an artifact for |device|; |variant|: of the CPU's code.
 inline LoadOptions loadFor(const Device &device, const std::string &variant = {}) {
   LoadOptions o;
-  o.gpu = device.gpuCode();
+  o.gpu = device.gpuCode() == "any" && !testChip.empty() ? testChip : device.gpuCode();
   if (o.gpu.empty()) o.variant = variant;
   return o;
 }

@@ -33,6 +33,13 @@ function(lathe_test_uses_threads test)
   add_dependencies(threaded-tests ${targets})
 endfunction()
 
+# lathe_portable(TARGET): the program needs the C library of the machine it runs on and nothing else (scripts/gpu.sh packs such).
+function(lathe_portable target)
+  if(NOT LATHE_SANITIZE)
+    target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc)
+  endif()
+endfunction()
+
 # lathe_add_fuzzer(NAME sources... [LIBS libs...]): a libFuzzer program, built only with LATHE_FUZZERS.
 function(lathe_add_fuzzer name)
   if(NOT LATHE_FUZZERS)

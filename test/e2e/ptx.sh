@@ -1,6 +1,6 @@
 #!/bin/bash
 # GPU code without a GPU: tiny models and SmolLM2's first layers on the PTX emulator against the interpreter, tiny ones against x86
-# bit for bit, and P1's fuzz. LATHE_FULL=1 does so for every chip.
+# bit for bit, and P1's fuzz, of steps and of the request engine. LATHE_FULL=1 does so for every chip.
 set -euo pipefail
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 BUILD=${LATHE_BUILD:-$ROOT/build}
@@ -50,8 +50,10 @@ equal int8 --activations int8 -- --head-norms
 equal int8z --activations int8z --kv int8 -- --weights q4_0,q8_0,int8,int4_g32 --hidden 128 --ffn 192
 equal f32 --activations f32 --kv f32 -- --weights int4z_g32,f16 --softcap 20 --untied --parallel
 
-"$BUILD/test/e2e/ExactnessFuzz" --device emulator "${LATHE_SEED:-1}" "${LATHE_TRIALS:-3}" "$WORK/auto.lathe"
+model "$CHIPS" pages --page 16 -- # auto with another page
+"$BUILD/test/e2e/ExactnessFuzz" --device emulator "${LATHE_SEED:-1}" "${LATHE_TRIALS:-6}" "$WORK/auto.lathe" "$WORK/pages.lathe"
 "$BUILD/test/e2e/ExactnessFuzz" --device emulator "${LATHE_SEED:-1}" "${LATHE_TRIALS:-2}" "$WORK/floats.lathe"
+"$BUILD/test/e2e/EngineFuzz" --device emulator --context 64 --prompt 40 --new 16 --requests 8 "${LATHE_SEED:-1}" "${LATHE_SCHEDULES:-12}" "$WORK/pages.lathe" "$WORK/auto.lathe"
 
 GGUF=${LATHE_MODEL_DIR:-$BUILD/demo}/SmolLM2-135M-Instruct.Q4_1.gguf
 if [ -f "$GGUF" ]; then # two layers of thirty
@@ -78,3 +80,11 @@ grep -q "the artifact has no code for x86-64" "$WORK/cpu.log"
 grep -q "unknown device 'tpu', expected cpu, cuda or emulator" "$WORK/device.log"
 ! "$BUILD/bin/lathe" explain "$WORK/auto.lathe" --device emulator >/dev/null 2>"$WORK/explain.log"
 grep -q "expected device 'cpu', found 'emulator'" "$WORK/explain.log"
+
+# The bundle for a day with a GPU, packed small and run on the emulator out of a folder of its own.
+rm -rf "$WORK/bundle" && mkdir -p "$WORK/bundle"
+LATHE_BUILD=$BUILD LATHE_BUILT=1 "$ROOT/scripts/gpu.sh" pack --quick "$WORK/bundle.tar.gz"
+tar -C "$WORK/bundle" -xzf "$WORK/bundle.tar.gz"
+(cd / && env -i PATH=/usr/bin:/bin "$WORK/bundle/gpu.sh" run --device emulator) >"$WORK/bundle.log"
+grep -q "bit-equal on cpu and emulator" "$WORK/bundle.log"
+grep -q "weights GB/s  of copy" "$WORK/bundle.log"

@@ -156,9 +156,13 @@ private:
   Capability capability;
 };
 
-} // namespace
+struct Gpu {
+  std::shared_ptr<const Api> api;
+  CuDevice device = 0;
+  Capability capability;
+};
 
-Result<std::unique_ptr<Device>> makeCudaDevice() {
+Result<Gpu> findGpu() {
   LATHE_ASSIGN_OR_RETURN(auto api, Api::load());
   int count = 0, major = 0, minor = 0;
   CuDevice device = 0;
@@ -169,7 +173,20 @@ Result<std::unique_ptr<Device>> makeCudaDevice() {
   Capability capability{10 * major + minor};
   if (capability.value < 80)
     return makeError(StatusCode::failedPrecondition, "device 'cuda': expected a GPU of compute capability 8.0 or later, found %d.%d", major, minor);
-  return std::unique_ptr<Device>(std::make_unique<CudaDevice>(std::move(api), device, capability));
+  return Gpu{std::move(api), device, capability};
+}
+
+} // namespace
+
+Result<std::unique_ptr<GpuDriver>> makeCudaDriver() {
+  LATHE_ASSIGN_OR_RETURN(Gpu gpu, findGpu());
+  LATHE_ASSIGN_OR_RETURN(auto driver, CudaDriver::create(std::move(gpu.api), gpu.device, gpu.capability));
+  return std::unique_ptr<GpuDriver>(std::move(driver));
+}
+
+Result<std::unique_ptr<Device>> makeCudaDevice() {
+  LATHE_ASSIGN_OR_RETURN(Gpu gpu, findGpu());
+  return std::unique_ptr<Device>(std::make_unique<CudaDevice>(std::move(gpu.api), gpu.device, gpu.capability));
 }
 
 } // namespace lathe::runtime

@@ -69,6 +69,13 @@ public:
 
 } // namespace
 
+Result<std::unique_ptr<GpuDriver>> makeEmulatorDriver(artifact::Variant variant) {
+  emulator::Options o;
+  o.capability = static_cast<unsigned>(variant);
+  LATHE_ASSIGN_OR_RETURN(auto machine, emulator::Emulator::create(o));
+  return std::unique_ptr<GpuDriver>(std::make_unique<EmulatorDriver>(std::move(machine)));
+}
+
 std::unique_ptr<Device> makeEmulatorDevice() { return std::make_unique<EmulatorDevice>(); }
 
 } // namespace lathe::runtime

@@ -44,4 +44,9 @@ public:
   virtual Status synchronize() = 0;
 };
 
+/// The driver behind makeCudaDevice(), for measurements of the device itself. Errors: those of makeCudaDevice().
+Result<std::unique_ptr<GpuDriver>> makeCudaDriver();
+/// The emulator as a GPU that runs |variant|.
+Result<std::unique_ptr<GpuDriver>> makeEmulatorDriver(artifact::Variant variant);
+
 } // namespace lathe::runtime

@@ -1,0 +1,125 @@
+#!/bin/bash
+# Everything for a day with a GPU, prepared without one.
+#   scripts/gpu.sh pack [--quick] [FILE.tar.gz]   builds and packs programs, artifacts and reference results (at most 60 MiB)
+#   scripts/gpu.sh run [--device cuda|emulator]   checks the device against the interpreter, x86 and itself, then measures
+# The bundle holds this script: unpack it anywhere and say `./gpu.sh run`. It needs the NVIDIA driver, nothing else, and no
+# network. --quick leaves out the large shapes, whose weights the runtime makes up; the emulator is only for such a bundle.
+set -euo pipefail
+HERE=$(cd "$(dirname "$0")" && pwd)
+say() { printf '\n== %s\n' "$*" >&2; }
+fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
+
+pack() {
+  local quick='' out=lathe-gpu.tar.gz root build work chips=sm_80,sm_89,sm_90a,sm_100a,sm_120a tokens
+  while [ $# -gt 0 ]; do
+    case $1 in
+    --quick) quick=1 chips=sm_80 ;;
+    *) out=$1 ;;
+    esac
+    shift
+  done
+  root=$(cd "$HERE/.." && pwd)
+  build=${LATHE_BUILD:-$root/build}
+  work=$build/gpu-bundle
+  rm -rf "$work"
+  mkdir -p "$work/tiny"
+  [ "${LATHE_BUILT:-}" ] || ninja -C "$build" -j"${LATHE_JOBS:-2}" lathe-compiler lathe-interp lathe-gpu-bench CompareLogits CompareDevices ExactnessFuzz >&2
+  cp "$HERE/gpu.sh" "$build/bin/lathe-gpu-bench" "$build"/test/e2e/{CompareLogits,CompareDevices,ExactnessFuzz} "$work"
+  strip "$work"/lathe-gpu-bench "$work"/Compare* "$work"/ExactnessFuzz
+  local program library
+  for program in lathe-gpu-bench CompareLogits CompareDevices ExactnessFuzz; do
+    for library in $(ldd "$work/$program" | awk '{print $1}'); do
+      case $(basename "$library") in
+      linux-vdso.so.1 | libc.so.6 | libm.so.6 | ld-linux-x86-64.so.2) ;;
+      *) fail "$program needs $library; expected the C library alone" ;;
+      esac
+    done
+  done
+
+  say "bundle: tiny models and what the interpreter makes of them"
+  tokens=$(python3 -c "print(*[(7 * i * i + 3 * i) % 301 for i in range(21)])")
+  echo "$tokens" >"$work/tiny/tokens"
+  # tiny NAME TARGET COMPILE-OPTIONS -- MODEL-OPTIONS
+  tiny() {
+    local name=$1 target=$2 options=()
+    shift 2
+    while [ "$1" != -- ]; do options+=("$1"); shift; done
+    shift
+    python3 "$root/test/e2e/tiny_model.py" --layers 2 --max-seq 64 "$@" >"$build/gpu-bundle.mlir"
+    "$build/libexec/lathe-compiler" compile "$build/gpu-bundle.mlir" -o "$work/tiny/$name.lathe" --target "$target" --max-rows 48 "${options[@]}" --dump-phases="$build/gpu-bundle.phases" --quiet
+  }
+  reference() {
+    "$build/bin/lathe-interp" "$build/gpu-bundle.phases/fuse.gpu.mlir" --tokens "${tokens// /,}" --raw "$work/tiny/$1.f32"
+  }
+  tiny auto "$chips" --
+  reference auto
+  tiny equal-int8 "avx2,$chips" --activations int8 -- --head-norms
+  if [ ! "$quick" ]; then
+    tiny floats "$chips" --kv bf16 -- --weights bf16,f16,f32 --embedding bf16 --head-norms
+    reference floats
+    tiny kquants "$chips" --kv int8 -- --weights q4_0,q8_0 --hidden 128 --head 64 --heads 4 --kv-heads 1 --ffn 192 --window 40
+    reference kquants
+    tiny equal-int8z "avx2,$chips" --activations int8z --kv int8 -- --weights q4_0,q8_0,int8,int4_g32 --hidden 128 --ffn 192
+    say "bundle: layers of a model of 7 billion weights, in bf16, 8 and 4 bits"
+    local weights
+    for weights in bf16 q8_0 int4_g32; do
+      python3 "$root/test/e2e/tiny_model.py" --layers 4 --hidden 4096 --heads 32 --kv-heads 8 --head 128 --ffn 14336 --vocab 32000 --max-seq 8192 \
+        --weights $weights --embedding $weights >"$build/gpu-bundle.mlir"
+      "$build/libexec/lathe-compiler" compile "$build/gpu-bundle.mlir" -o "$work/large-$weights.lathe" --target "$chips" --max-rows 2048 --weights synthetic:1 --quiet
+    done
+  fi
+  tar -C "$work" -czf "$out" .
+  local bytes
+  bytes=$(stat -c %s "$out")
+  [ "$bytes" -le $((60 << 20)) ] || fail "expected a bundle of at most 60 MiB, found $bytes bytes"
+  say "$out: $bytes bytes"
+}
+
+run() {
+  local device=cuda
+  [ "${1:-}" != --device ] || device=$2
+  cd "$HERE"
+  [ -f tiny/tokens ] || fail "'$HERE' is no unpacked bundle: pack one with 'scripts/gpu.sh pack', unpack it and run its gpu.sh"
+  local tokens file name
+  tokens=$(cat tiny/tokens)
+  say "checks: the interpreter's tokens, x86's bits, the emulator's values, promise P1"
+  for file in tiny/*.lathe; do
+    name=${file%.lathe}
+    # shellcheck disable=SC2086 # a list
+    case $name in
+    tiny/equal-*) ./CompareDevices "$file" cpu "$device" $tokens ;;
+    *)
+      ./CompareLogits --device "$device" "$file" "$name.f32" 1e-2 $tokens
+      ./CompareLogits --device emulator "$file" "$name.f32" 1e-2 $tokens
+      ;;
+    esac
+    ./ExactnessFuzz --device "$device" 1 "$([ "$device" = emulator ] && echo 2 || echo 20)" "$file"
+  done
+  say "measurements"
+  if command -v nvidia-smi >/dev/null; then nvidia-smi --query-gpu=name,driver_version,clocks.max.sm,memory.total --format=csv,noheader; fi
+  local files=(large-*.lathe)
+  [ -f "${files[0]}" ] || files=(tiny/auto.lathe)
+  ./lathe-gpu-bench --device "$device" --seconds "$([ "$device" = emulator ] && echo 0 || echo 2)" "${files[@]}"
+  if python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
+    say "PyTorch: bf16 products of the same shapes"
+    python3 - <<'PY'
+import torch, time
+for m in (1, 8, 2048):
+    w, x = torch.randn(28672, 4096, device="cuda", dtype=torch.bfloat16), torch.randn(m, 4096, device="cuda", dtype=torch.bfloat16)
+    best = 1e9
+    for _ in range(50):
+        torch.cuda.synchronize(); t = time.perf_counter(); x @ w.T; torch.cuda.synchronize(); best = min(best, time.perf_counter() - t)
+    print(f"{m:5} rows: {best * 1e6:9.1f} us, {w.numel() * 2 / best / 1e9:8.1f} GB/s of weights, {2 * m * w.numel() / best / 1e12:7.2f} TFLOP/s")
+PY
+  fi
+  if command -v llama-bench >/dev/null && [ "${LATHE_GGUF:-}" ]; then
+    say "llama.cpp on $LATHE_GGUF"
+    llama-bench -m "$LATHE_GGUF" -ngl 99
+  fi
+}
+
+case ${1:-} in
+pack) shift; pack "$@" ;;
+run) shift; run "$@" ;;
+*) fail "expected pack or run, found '${1:-}'" ;;
+esac

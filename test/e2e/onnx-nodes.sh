@@ -1,21 +1,25 @@
 #!/bin/bash
 # The ONNX project's own backend node tests, on the interpreter and as compiled code; the list of unsupported cases in the
-# documentation is what they say.
+# documentation is what they say. Then operators of com.microsoft, against onnxruntime.
 set -euo pipefail
 . "$(dirname "$0")/../../scripts/common.sh"
 BUILD=${LATHE_BUILD:-$ROOT/build}
 WORK=$BUILD/test/e2e/onnx-nodes
 VERSION=1.23.0
 mkdir -p "$WORK"
-if [ ! -f "$WORK/cases-$VERSION" ]; then
+if [ ! -f "$WORK/cases-$VERSION-contrib" ]; then
   say "ONNX node tests: writing the cases of onnx $VERSION"
   python3 -m venv "$WORK/venv"
-  "$WORK/venv/bin/pip" install -q --disable-pip-version-check "onnx==$VERSION" ml-dtypes==0.6.0 numpy==2.4.6
-  rm -rf "$WORK/node"
-  "$WORK/venv/bin/python" -W ignore test/onnx/make_node_tests.py "$WORK/node" >"$WORK/cases-$VERSION.tmp"
-  mv "$WORK/cases-$VERSION.tmp" "$WORK/cases-$VERSION"
+  "$WORK/venv/bin/pip" install -q --disable-pip-version-check "onnx==$VERSION" ml-dtypes==0.6.0 numpy==2.4.6 onnxruntime==1.32.0
+  rm -rf "$WORK/node" "$WORK/contrib"
+  "$WORK/venv/bin/python" test/onnx/make_contrib_tests.py "$WORK/contrib" >"$WORK/contrib.txt"
+  "$WORK/venv/bin/python" -W ignore test/onnx/make_node_tests.py "$WORK/node" >"$WORK/cases-$VERSION-contrib.tmp"
+  mv "$WORK/cases-$VERSION-contrib.tmp" "$WORK/cases-$VERSION-contrib"
 fi
-say "ONNX node tests: $(cat "$WORK/cases-$VERSION"), interpreter and compiled"
+say "ONNX node tests: $(cat "$WORK/cases-$VERSION-contrib"), interpreter and compiled"
 "$BUILD/bin/lathe-onnx-test" "$WORK/node" >"$WORK/results.txt" || { grep -P '\tfail' "$WORK/results.txt" | head -40 >&2; fail "$(tail -1 "$WORK/results.txt")"; }
 tail -1 "$WORK/results.txt" >&2
 python3 test/onnx/operator_list.py "$WORK/results.txt" docs/onnx-operators.md --check
+say "ONNX: $(cat "$WORK/contrib.txt"), interpreter and compiled"
+"$BUILD/bin/lathe-onnx-test" "$WORK/contrib" >"$WORK/contrib-results.txt" || { grep -P '\tfail' "$WORK/contrib-results.txt" | head -40 >&2; fail "$(tail -1 "$WORK/contrib-results.txt")"; }
+tail -1 "$WORK/contrib-results.txt" >&2

@@ -9,7 +9,7 @@ BUILD=${LATHE_BUILD:-$ROOT/build}
 WORK=$BUILD/test/full/onnx
 mkdir -p "$WORK"
 if [ -z "${ONNX_PYTHON:-}" ]; then
-  for entry in "exporters:torch==2.15.0 transformers==5.24.0 onnx==1.23.0 onnxscript onnxruntime==1.32.0 onnxruntime-genai gguf tokenizers safetensors accelerate sentencepiece" \
+  for entry in "exporters:torch==2.15.0 transformers==5.24.0 onnx==1.23.2 onnxscript onnxruntime==1.32.0 onnxruntime-genai gguf tokenizers safetensors accelerate sentencepiece" \
     "optimum:optimum-onnx[onnxruntime]==0.1.0 transformers<4.58"; do
     VENV="$ROOT/build/venv-${entry%%:*}"
     [ -f "$VENV/complete" ] && continue

@@ -119,6 +119,10 @@ private:
   std::vector<float> logitsHost, hiddenHost, embeddingHost;
   std::vector<bool> logitsReady, hiddenReady, embeddingReady;
   std::vector<uint64_t> launchArgs;
+  // What sendStep works with; the capacity is there from the start but for |dense|, which has the sequences of the caller.
+  std::vector<int32_t> dense, sequenceIds;
+  std::vector<uint32_t> used, strides;
+  std::vector<uint64_t> tables, embeddingRows;
   Ticket lastTicket = 0;
   bool profiling = false;
   std::vector<LaunchProfile> profiles;
@@ -168,6 +172,11 @@ Status GpuExecutable::create(const ExecutableOptions &options) {
   for (const Launch &l : p.launches) most = std::max(most, l.argCount);
   launchArgs.reserve(most + 1);
   profiles.resize(p.launches.size());
+  sequenceIds.reserve(p.maxRows);
+  used.reserve(p.maxRows);
+  embeddingRows.reserve(p.maxRows);
+  tables.resize(p.kvGroups.size());
+  strides.resize(p.kvGroups.size());
   return Status();
 }
 
@@ -183,32 +192,42 @@ Status GpuExecutable::sendStep(const LatheStep &s) {
     if (bytes) std::memcpy(staging.data() + at, from, bytes);
     return state + at;
   };
-  auto array = [&](const int32_t *const &from, uint64_t n) { return reinterpret_cast<const int32_t *>(from ? put(from, 4 * n) : 0); };
+  auto array = [&](const int32_t *from, uint64_t n) { return reinterpret_cast<const int32_t *>(from ? put(from, 4 * n) : 0); };
   device.token = array(s.token, s.rows);
   device.position = array(s.position, s.rows);
   device.slot = array(s.slot, s.rows);
-  device.sequence = array(s.sequence, s.rows);
+  // Only sequences that have rows in the step are sent, so that what is sent is bounded by the rows.
+  dense.assign(s.sequences, -1);
+  sequenceIds.clear();
+  used.clear();
+  for (uint32_t r = 0; s.sequence && r < s.rows; ++r) {
+    int32_t &id = dense[static_cast<size_t>(s.sequence[r])];
+    if (id < 0) {
+      id = static_cast<int32_t>(used.size());
+      used.push_back(static_cast<uint32_t>(s.sequence[r]));
+    }
+    sequenceIds.push_back(id);
+  }
+  device.sequence = array(sequenceIds.data(), sequenceIds.size());
+  device.sequences = static_cast<uint32_t>(used.size());
   device.parent = array(s.parent, s.rows);
   device.adapter = array(s.adapter, s.rows);
   device.outRow = array(s.outRow, s.outRows);
   device.bitmask = nullptr; // sampling is the host's
   if (s.embedding) {
-    std::vector<uint64_t> rows(s.rows);
+    embeddingRows.assign(s.rows, 0);
     for (uint32_t r = 0; r < s.rows; ++r)
-      if (s.embedding[r]) rows[r] = put(s.embedding[r], 4ull * p.hiddenSize);
-    device.embedding = reinterpret_cast<const float *const *>(put(rows.data(), 8ull * s.rows));
+      if (s.embedding[r]) embeddingRows[r] = put(s.embedding[r], 4ull * p.hiddenSize);
+    device.embedding = reinterpret_cast<const float *const *>(put(embeddingRows.data(), 8ull * s.rows));
   }
-  std::vector<uint64_t> tables(p.kvGroups.size());
-  std::vector<uint32_t> strides(p.kvGroups.size());
   for (size_t g = 0; g < p.kvGroups.size() && s.blockTable; ++g) {
     uint32_t most = (p.maxSeq + p.kvGroups[g].pageTokens - 1) / p.kvGroups[g].pageTokens;
     strides[g] = std::min(s.tableStride[g], most);
-    std::vector<int32_t> rows;
-    for (uint32_t q = 0; q < s.sequences; ++q) {
-      const int32_t *row = s.blockTable[g] + uint64_t(q) * s.tableStride[g];
-      rows.insert(rows.end(), row, row + strides[g]);
+    tables[g] = put(nullptr, 0);
+    for (uint32_t q : used) {
+      const auto *row = reinterpret_cast<const uint8_t *>(s.blockTable[g] + uint64_t(q) * s.tableStride[g]);
+      staging.insert(staging.end(), row, row + 4ull * strides[g]);
     }
-    tables[g] = put(rows.data(), 4 * rows.size());
   }
   device.blockTable = reinterpret_cast<const int32_t *const *>(put(tables.data(), 8 * tables.size()));
   device.tableStride = reinterpret_cast<const uint32_t *>(put(strides.data(), 4 * strides.size()));

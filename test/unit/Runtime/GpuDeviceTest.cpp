@@ -173,6 +173,32 @@ TEST(GpuDevice, RunsALaunchPlanLikeTheCpu) {
   EXPECT_EQ(record.live, 0);
 }
 
+TEST(GpuDevice, SendsOnlyTheSequencesOfTheStep) {
+  writeArtifact();
+  Record record;
+  HostDevice device(Variant::sm_90a, record);
+  auto loaded = LoadedArtifact::load(path, {.variant = {}, .gpu = device.gpuCode()});
+  ASSERT_TRUE(loaded.ok()) << message(loaded.status());
+  EngineOptions options;
+  options.maxSequences = 300; // more than a step has rows
+  options.kvTokens = 4096;
+  auto engine = Engine::create(*loaded, options, &device);
+  ASSERT_TRUE(engine.ok()) << message(engine.status());
+  std::vector<SequenceId> ids;
+  for (uint32_t i = 0; i < options.maxSequences; ++i) ids.push_back(*(*engine)->open());
+  std::vector<int32_t> tokens{3, 1, 4, 1, 5};
+  auto expected = toyLogits({}, tokens);
+  Work work[] = {{ids[299], tokens, OutputRows::all}, {ids[7], tokens, OutputRows::all}, {ids[150], tokens, OutputRows::all}};
+  size_t seen = 0;
+  Status status = (*engine)->forward(work, [&](size_t, size_t token, std::span<const float> row) {
+    ++seen;
+    EXPECT_EQ(std::memcmp(row.data(), expected[token].data(), row.size_bytes()), 0) << token;
+    return Status();
+  });
+  EXPECT_TRUE(status.ok()) << message(status);
+  EXPECT_EQ(seen, 15u);
+}
+
 TEST(GpuDevice, CopiesAndFillsBlocks) {
   writeArtifact();
   Record record;

@@ -112,6 +112,9 @@ Status EngineCore::open(std::shared_ptr<LoadedArtifact> loaded, std::shared_ptr<
   checker = std::make_unique<RequestCheck>(p, limit, text != nullptr);
 
   KVCache &cache = scheduler->kv();
+  for (uint32_t g = 0; g < cache.groups(); ++g)
+    limit.pageTokens = std::max(limit.pageTokens, cache.page(g));
+  limit.prefixCache = cache.prefixCache() != nullptr;
   if (o.shuffleBlocks)
     for (uint32_t g = 0; g < cache.groups(); ++g)
       cache.pool(g).shuffle(o.shuffleBlocks + g);
@@ -253,6 +256,7 @@ EngineStats EngineCore::stats() const {
   out.kvBlocksUsed = s.kvBlocksUsed;
   out.kvBlocksCached = s.kvBlocksCached;
   out.savedKvBytes = s.savedBytes;
+  out.kvTimes = s.kvTimes;
   out.steps = s.steps;
   out.rows = s.rows;
   out.prefixQueried = s.prefixQueried;
@@ -327,7 +331,7 @@ void EngineCore::finish(Active &a, EndReason reason) {
   if (a.error.ok() && reason == EndReason::failed) a.error = Status(StatusCode::internal, "the request failed");
   a.listener->finished(a.usage, a.error);
   if (observer) observer->requestDone(a.request.tenant, reason, a.usage);
-  requests.erase(a.id);
+  requests.erase(RequestId(a.id)); // |a| is gone with it
 }
 
 } // namespace lathe::runtime

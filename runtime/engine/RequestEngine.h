@@ -9,6 +9,7 @@
 #include "lathe/base/Status.h"
 #include "runtime/device/Device.h"
 #include "runtime/sampling/Sampler.h"
+#include "runtime/kv/BlockTimes.h"
 #include "runtime/scheduler/Types.h" // RequestId, EndReason, SchedulingPolicy, PreemptionMode
 #include "runtime/speculation/Types.h"
 #include "runtime/text/TextModel.h"
@@ -123,6 +124,7 @@ struct EngineStats {
   uint64_t waitingTokens = 0;
   uint64_t kvBlocks = 0, kvBlocksUsed = 0, kvBlocksCached = 0; ///< cached: in the prefix cache and free to take
   uint64_t savedKvBytes = 0;
+  BlockTimes kvTimes;
   uint64_t steps = 0, rows = 0, promptTokens = 0, newTokens = 0;
   uint64_t prefixQueried = 0, prefixHit = 0; ///< tokens
   uint64_t preemptedRecompute = 0, preemptedSave = 0;
@@ -151,6 +153,8 @@ struct EngineLimits {
   uint32_t contextTokens = 0, maxSequences = 0, stepTokens = 0, maxQueued = 0;
   uint64_t memoryBytes = 0, savedKvBytes = 0;
   unsigned threads = 0;
+  uint32_t pageTokens = 0; ///< of the prefix cache: the largest page
+  bool prefixCache = false;
 };
 
 class RequestEngine {

@@ -26,15 +26,23 @@ int32_t BlockPool::allocate() {
     freeBlocks.pop_back();
   } else if (head >= 0) {
     unlink(block = head);
+    const Block &b = blocks[static_cast<size_t>(block)];
+    durations.lifetime.add(now - b.taken);
+    durations.idleBeforeEvict.add(now - b.released);
   } else {
     return -1;
   }
-  blocks[static_cast<size_t>(block)].owners = 1;
+  Block &b = blocks[static_cast<size_t>(block)];
+  b.owners = 1;
+  b.taken = now;
   return block;
 }
 
 void BlockPool::share(int32_t block) {
-  if (blocks[static_cast<size_t>(block)].owners++ == 0) unlink(block);
+  Block &b = blocks[static_cast<size_t>(block)];
+  if (b.owners++) return;
+  unlink(block);
+  durations.reuseGap.add(now - b.released);
 }
 
 void BlockPool::release(int32_t block) {
@@ -44,6 +52,7 @@ void BlockPool::release(int32_t block) {
     freeBlocks.push_back(block);
     return;
   }
+  b.released = now;
   b.previous = tail;
   (tail >= 0 ? blocks[static_cast<size_t>(tail)].next : head) = block;
   tail = block;

@@ -2,6 +2,7 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #pragma once
+#include "runtime/kv/BlockTimes.h"
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -32,6 +33,9 @@ public:
   uint32_t freeCount() const { return static_cast<uint32_t>(freeBlocks.size()); }
   uint32_t cachedCount() const { return cached; }
   uint32_t total() const { return static_cast<uint32_t>(blocks.size()); }
+  /// The time of what happens from now on, in seconds from any origin.
+  void setTime(double seconds) { now = seconds; }
+  const BlockTimes &times() const { return durations; }
   /// Puts the free blocks in a random order: the placement of tokens must not show in any result (a test hook).
   void shuffle(uint64_t seed);
   std::span<const int32_t> freeList() const { return freeBlocks; }
@@ -44,12 +48,15 @@ private:
     uint32_t owners = 0;
     int32_t entry = -1;
     int32_t next = -1, previous = -1; ///< in the list of cached blocks
+    double taken = 0, released = 0;   ///< when
   };
   void unlink(int32_t block);
   std::vector<Block> blocks;
   std::vector<int32_t> freeBlocks; ///< a stack: what was used last is warm in the caches of the processor
   int32_t head = -1, tail = -1;
   uint32_t cached = 0;
+  double now = 0;
+  BlockTimes durations;
 };
 
 } // namespace lathe::runtime

@@ -157,6 +157,18 @@ public:
     const Range &range = ranges[uint64_t(sequence) * pools.size() + group];
     return {range.first, range.end};
   }
+  /// The time of what happens from now on, for times().
+  void setTime(double seconds) {
+    for (BlockPool &pool : pools)
+      pool.setTime(seconds);
+  }
+  /// Over all groups.
+  BlockTimes times() const {
+    BlockTimes sum;
+    for (const BlockPool &pool : pools)
+      sum += pool.times();
+    return sum;
+  }
   /// Tokens that a new sequence could hold now (capped at contextTokens).
   uint32_t availableTokens() const;
   /// Blocks whose bytes nobody may read any more, since the last call, as (group, block): for tests that overwrite free

@@ -2,6 +2,7 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #include "runtime/metrics/MetricSet.h"
+#include <limits>
 #include <prometheus/text_serializer.h>
 
 namespace lathe::metrics {
@@ -37,6 +38,21 @@ void MetricSet::gauge(const std::string &name, const char *help, const Labels &l
 void MetricSet::histogram(const std::string &name, const char *help, const Labels &labels, const Histogram &values,
                           Mirror mirror) {
   add(name, help, labels, MetricType::Histogram, values.Collect(), mirror);
+}
+
+void MetricSet::histogram(const std::string &name, const char *help, const Labels &labels, std::span<const double> bounds,
+                          std::span<const uint64_t> counts, double sum, Mirror mirror) {
+  ClientMetric metric;
+  uint64_t below = 0;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    ClientMetric::Bucket bucket;
+    bucket.cumulative_count = below += counts[i];
+    bucket.upper_bound = i < bounds.size() ? bounds[i] : std::numeric_limits<double>::infinity();
+    metric.histogram.bucket.push_back(bucket);
+  }
+  metric.histogram.sample_count = below;
+  metric.histogram.sample_sum = sum;
+  add(name, help, labels, MetricType::Histogram, std::move(metric), mirror);
 }
 
 std::string MetricSet::text() const {

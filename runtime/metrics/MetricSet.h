@@ -5,6 +5,7 @@
 #include <map>
 #include <prometheus/histogram.h>
 #include <prometheus/metric_family.h>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +25,9 @@ public:
   void gauge(const std::string &name, const char *help, const Labels &labels, double value, Mirror mirror);
   void histogram(const std::string &name, const char *help, const Labels &labels, const prometheus::Histogram &values,
                  Mirror mirror);
+  /// |counts|: of values at most |bounds|[i] and above the bound before, then of those above all.
+  void histogram(const std::string &name, const char *help, const Labels &labels, std::span<const double> bounds,
+                 std::span<const uint64_t> counts, double sum, Mirror mirror);
   /// The text of all of them.
   std::string text() const;
 

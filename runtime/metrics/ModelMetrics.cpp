@@ -83,6 +83,19 @@ void ModelMetrics::collect(const EngineStats &s, const EngineLimits &limits, dou
             d(s.kvBlocks) - d(s.kvBlocksUsed) - d(s.kvBlocksCached), no);
   set.gauge("kv_cache_saved_bytes", "Host memory of preempted requests' KV blocks.", me, d(s.savedKvBytes), no);
   set.gauge("kv_cache_tokens_limit", "Tokens that the KV cache holds.", me, d(limits.kvTokens), no);
+  set.gauge("cache_config_info", "The KV cache as it was made; always 1.",
+            {{"model_name", model},
+             {"block_size", std::to_string(limits.pageTokens)},
+             {"num_gpu_blocks", std::to_string(s.kvBlocks)},
+             {"enable_prefix_caching", limits.prefixCache ? "True" : "False"}},
+            1, yes);
+  auto durations = [&](const char *name, const char *help, const DurationCounts &counts) {
+    set.histogram(name, help, me, DurationCounts::bounds, counts.counts, counts.sum, yes);
+  };
+  durations("kv_block_lifetime_seconds", "From a block's allocation to its eviction from the prefix cache.",
+            s.kvTimes.lifetime);
+  durations("kv_block_idle_before_evict_seconds", "From a block's last use to its eviction.", s.kvTimes.idleBeforeEvict);
+  durations("kv_block_reuse_gap_seconds", "From a cached block's last use to the next hit.", s.kvTimes.reuseGap);
   set.counter("prefix_cache_queries", "Prompt tokens looked up in the prefix cache.", me, d(s.prefixQueried), yes);
   set.counter("prefix_cache_hits", "Prompt tokens found in the prefix cache.", me, d(s.prefixHit), yes);
   set.counter("num_preemptions", "Requests stopped to make room.", me, d(s.preemptedRecompute + s.preemptedSave), yes);

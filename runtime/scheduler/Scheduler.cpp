@@ -80,7 +80,7 @@ SchedulerImpl::SchedulerImpl(const Program &program, std::span<const uint32_t> b
 }
 
 double SchedulerImpl::advance(double now) {
-  if (now > clock) clock = now;
+  if (now > clock) cache.setTime(clock = now);
   return clock;
 }
 
@@ -464,6 +464,7 @@ SchedulerStats SchedulerImpl::stats() const {
     s.kvBlocksCached += cache.pool(g).cachedCount();
   }
   s.savedBytes = store.bytesUsed();
+  s.kvTimes = cache.times();
   return s;
 }
 

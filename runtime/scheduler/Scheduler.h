@@ -60,6 +60,7 @@ struct SchedulerStats {
   uint64_t waitingTokens = 0;
   uint64_t kvBlocks = 0, kvBlocksUsed = 0, kvBlocksCached = 0; ///< over all groups
   uint64_t savedBytes = 0;
+  BlockTimes kvTimes;
   uint64_t steps = 0, rows = 0, promptRows = 0, newTokens = 0;
   uint64_t recomputedRows = 0;               ///< rows that had been computed before a preemption
   uint64_t prefixQueried = 0, prefixHit = 0; ///< prompt tokens of first admissions

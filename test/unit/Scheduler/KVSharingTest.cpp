@@ -140,6 +140,33 @@ TEST(KVSharing, EveryFieldOfTheKeyKeepsPrefixesApart) {
   EXPECT_EQ(p.namespaces(), 0u);
 }
 
+TEST(KVSharing, TimesOfCachedBlocks) {
+  Cache c({{0, 0, 4, 1, 8}}, {4});
+  KVCache &kv = *c.kv;
+  auto space = kv.prefixCache()->acquireNamespace({});
+  kv.setTime(1);
+  c.fill(0, space, iota(8)); // two blocks, published
+  kv.setTime(2);
+  kv.release(0);
+  kv.setTime(6);
+  ASSERT_EQ(kv.adopt(1, space, iota(8), 4), 4u); // the first one again
+  kv.setTime(7);
+  kv.release(1);
+  EXPECT_EQ(kv.times().reuseGap.sum, 4);
+  EXPECT_EQ(kv.times().lifetime.sum, 0);
+  kv.setTime(11);
+  ASSERT_TRUE(kv.extend(2, 0, 12)); // the two free blocks, and the one let go at 2
+  BlockTimes times = kv.times();
+  EXPECT_EQ(times.lifetime.sum, 10);
+  EXPECT_EQ(times.idleBeforeEvict.sum, 9);
+  uint64_t evicted = 0;
+  for (uint64_t count : times.lifetime.counts)
+    evicted += count;
+  EXPECT_EQ(evicted, 1u);
+  EXPECT_EQ(times.idleBeforeEvict.counts[7], 1u); // above 5 s, at most 10 s
+  EXPECT_TRUE(kv.check().ok());
+}
+
 TEST(KVSharing, AWindowGroupNeedsOnlyWhatTheNextTokenSees) {
   Cache c({{0, 0, 4, 1, 8}, {1, 6, 4, 1, 8}}, {16, 16});
   KVCache &kv = *c.kv;

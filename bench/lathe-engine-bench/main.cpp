@@ -196,21 +196,27 @@ void gap(RequestEngine &engine, const Program &program) {
     ttft += (to - from) / option("repeat");
     for (auto &client : others)
       client->wait();
+    double steady = 0; // before that, others' prompts are computed
     for (auto &client : others)
-      for (size_t i = 21; i < client->times.size(); ++i) { // the first tokens come while others' prompts are computed
-        double at = client->times[i], length = at - client->times[i - 1];
-        if (at <= from)
-          alone.push_back(length);
-        else if (at <= to)
-          during.push_back(length);
+      steady = std::max(steady, client->times[10]);
+    for (auto &client : others)
+      for (size_t i = 1; i < client->times.size(); ++i) {
+        double begin = client->times[i - 1], at = client->times[i];
+        if (begin >= steady && at <= from)
+          alone.push_back(at - begin);
+        else if (at > from && at <= to)
+          during.push_back(at - begin);
       }
   }
   double p50 = quantile(alone, 0.5), p99 = quantile(during, 0.99);
   std::printf("%d sequences, between tokens alone: p50 %.1f ms, p99 %.1f ms; while %d prompt tokens are computed: p50 "
               "%.1f ms, p99 %.1f ms "
-              "(%zu gaps); p99 / p50 alone = %.2f; the long prompt's first token after %.2f s\n",
+              "(%zu gaps); p99 / p50 alone = %.2f, %.1f %% of the gaps above twice it; the long prompt's first token after %.2f s\n",
               option("concurrent"), 1e3 * p50, 1e3 * quantile(alone, 0.99), option("long"), 1e3 * quantile(during, 0.5),
-              1e3 * p99, during.size(), p99 / p50, ttft);
+              1e3 * p99, during.size(), p99 / p50,
+              100.0 * double(std::count_if(during.begin(), during.end(), [&](double g) { return g > 2 * p50; })) /
+                  std::max<double>(1, double(during.size())),
+              ttft);
 }
 
 void prefix(RequestEngine &engine, const Program &program) {

@@ -165,9 +165,9 @@ double best(ThreadTeam &team, unsigned threads, int rounds, ThreadTeam::Body bod
 
 } // namespace
 
-double measureRead(unsigned threads, artifact::Variant variant, int rounds) {
+double measureRead(unsigned threads, artifact::Variant variant, int rounds, uint64_t bytes) {
   auto team = ThreadTeam::acquire();
-  Work work{nullptr, 192 << 20, variant != artifact::Variant::avx2};
+  Work work{nullptr, bytes, variant != artifact::Variant::avx2};
   void *memory = mmap(nullptr, work.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return 0;
   madvise(memory, work.bytes, MADV_HUGEPAGE);

@@ -15,8 +15,8 @@ struct MachineLimits {
   double bf16MacsPerSecond = 0;      ///< bfloat16 dot products; float32's where the variant has none
   double barrierSeconds = 0;         ///< one barrier of the team
 };
-/// Only the first of them, the best of |rounds| reads of 192 MB; 0 without the memory for it.
-double measureRead(unsigned threads, artifact::Variant variant, int rounds);
+/// Only the first of them, the best of |rounds| reads of |bytes| (several times the caches); 0 without the memory for it.
+double measureRead(unsigned threads, artifact::Variant variant, int rounds, uint64_t bytes = 192 << 20);
 /// Takes about half a second. All zero for a GPU's code.
 MachineLimits measureLimits(unsigned threads, artifact::Variant variant);
 

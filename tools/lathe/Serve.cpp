@@ -172,7 +172,7 @@ Result<int> serveCommand(const Args &args) {
   for (size_t i = 0; i < files.size(); ++i) {
     if (i == 0) {
       unsigned threads = f.engine.threads ? static_cast<unsigned>(f.engine.threads) : Topology::detect().defaultThreads();
-      readLimit = measureRead(threads, artifact::Variant::avx2, 3);
+      readLimit = measureRead(threads, artifact::Variant::avx2, 3, 96 << 20); // fewer bytes: a quick start
     }
     std::string name = f.names.empty() ? std::filesystem::path(files[i]).stem().string() : f.names[i];
     auto model = openServed(files[i], name, f, readLimit);

@@ -117,6 +117,24 @@ void ModelMetrics::collect(const EngineStats &s, const EngineLimits &limits, dou
   set.counter("device_busy_seconds", "Time that the device worked.", me, s.busySeconds, no);
   set.counter("scheduler_seconds", "Time spent on scheduling.", me, s.schedulerSeconds, no);
   set.counter("sampler_seconds", "Time spent on sampling.", me, s.samplerSeconds, no);
+  // vLLM's names; a label more says which drafter it was.
+  const SpeculationStats &spec = s.speculation;
+  set.counter("spec_decode_num_drafts", "Verifications of draft tokens.", me, d(spec.rounds), yes);
+  for (uint32_t i = 0; i < draftSources; ++i) {
+    const char *source = toString(static_cast<DraftSource>(i));
+    set.counter("spec_decode_num_draft_tokens", "Draft tokens verified, by drafter.", with("drafter", source),
+                d(spec.drafted[i]), yes);
+    set.counter("spec_decode_num_accepted_tokens", "Draft tokens accepted, by drafter.", with("drafter", source),
+                d(spec.accepted[i]), yes);
+  }
+  for (uint32_t i = 0; i < maxDraftTokens; ++i) {
+    const std::string position = std::to_string(i);
+    set.counter("spec_decode_num_draft_tokens_per_pos", "Draft tokens verified, by place in the draft.",
+                with("position", position.c_str()), d(spec.draftedAt[i]), no);
+    set.counter("spec_decode_num_accepted_tokens_per_pos", "Draft tokens accepted, by place in the draft.",
+                with("position", position.c_str()), d(spec.acceptedAt[i]), yes);
+  }
+  set.counter("drafter_seconds", "Time spent on drafting.", me, s.drafterSeconds, no);
   set.counter("weight_bytes_read", "Bytes of weights that the steps read.", me, d(s.weightBytes), no);
 
   set.histogram("time_to_first_token_seconds", "From submission to the first token.", me, ttft, yes);

@@ -60,6 +60,7 @@ std::optional<ApiError> prepare(const ApiRequest &r, const ServedModel &model,
   base.pooling = r.pooling;
   base.priority = r.priority;
   base.cacheSalt = r.cacheSalt;
+  base.speculate = r.speculate;
 
   size_t count = r.conversation ? 1 : r.prompts.size();
   for (size_t i = 0; i < count; ++i) {

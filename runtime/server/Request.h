@@ -47,6 +47,7 @@ struct ApiRequest {
   int32_t priority = 0;
   bool hasPriority = false;
   std::string cacheSalt;
+  std::optional<runtime::Speculation> speculate;
 
   // Embeddings.
   runtime::Pooling pooling = runtime::Pooling::last;

@@ -125,6 +125,13 @@ void readGeneration(Fields &f, const ServedModel &model, const ApiLimits &limits
     r.hasPriority = true;
   }
   if (auto salt = f.text("cache_salt", limits.maxSaltBytes)) r.cacheSalt = *salt;
+  if (auto method = f.text("speculate", 16)) {
+    auto parsed = runtime::parseSpeculation(*method);
+    if (parsed.ok())
+      r.speculate = *parsed;
+    else
+      f.fail("speculate", parsed.status().message());
+  }
   checkNeutralFields(f, r.endpoint);
 }
 

@@ -26,14 +26,19 @@ std::string ending(const ApiRequest &request, const PromptState &prompt, const C
 }
 
 std::string usageObject(const std::vector<PromptState> &prompts, bool embeddings = false) {
-  uint64_t in = 0, out = 0, cached = 0;
+  uint64_t in = 0, out = 0, cached = 0, drafted = 0, accepted = 0;
   for (const PromptState &p : prompts) {
     in += p.usage.promptTokens;
     out += p.usage.newTokens;
     cached += p.usage.cachedTokens;
+    drafted += p.usage.draftedTokens;
+    accepted += p.usage.acceptedTokens;
   }
   std::string text = "{\"prompt_tokens\":" + std::to_string(in);
   if (!embeddings) text += ",\"completion_tokens\":" + std::to_string(out);
+  if (drafted)
+    text += ",\"completion_tokens_details\":{\"accepted_prediction_tokens\":" + std::to_string(accepted) +
+            ",\"rejected_prediction_tokens\":" + std::to_string(drafted - accepted) + "}";
   return text + ",\"total_tokens\":" + std::to_string(in + (embeddings ? 0 : out)) +
          ",\"prompt_tokens_details\":{\"cached_tokens\":" + std::to_string(cached) + "}}";
 }

@@ -3,6 +3,7 @@
 //===----------------------------------------------------------------------===//
 #include "Predict.h"
 #include "Session.h"
+#include "Speculate.h"
 #include <algorithm>
 #include <cstdio>
 
@@ -134,12 +135,25 @@ Result<int> benchCommand(const Args &args) {
   o.numbers("-b, --batch", "N,...", "sequences at one time (default 1)", f.batches, 1, 1024);
   o.number("-r, --repeat", "N", "repeats (default 5)", f.repeat, 1, 1000);
   o.flag("--json", "one line of JSON a row", f.json);
+  o.heading("Speculation: plain and speculated answers in turns, which must be the same");
+  SpeculationBench s;
+  std::optional<double> acceptance;
+  o.text("--speculate", "M", "auto, ngram, suffix, or synthetic: drafts of a given quality", s.method);
+  o.text("--prompt-file", "FILE", "the prompt's text (default: pseudo-random tokens)", s.promptFile);
+  o.real("--acceptance", "P", "synthetic: share of the draft tokens that are right (default 0.7)", acceptance, 0, 1);
+  o.number("--drafts", "N", "synthetic: tokens of a draft (default 4)", s.drafts, 1, maxDraftTokens);
   f.engine.declare(o);
   Args positional;
   LATHE_ASSIGN_OR_RETURN(bool go, parseOptions(o, args, positional));
   if (!go) return 0;
   LATHE_ASSIGN_OR_RETURN(std::string path, onePositional(positional, "an artifact"));
 
+  if (!s.method.empty()) {
+    s.acceptance = acceptance.value_or(s.acceptance);
+    s.prompt = f.prompt, s.fresh = std::max<uint64_t>(2, f.fresh), s.repeat = f.repeat;
+    s.batches = f.batches, s.json = f.json;
+    return benchSpeculation(path, f.engine, s);
+  }
   uint64_t widest = *std::max_element(f.batches.begin(), f.batches.end());
   if (!f.engine.context) f.engine.context = f.depth + std::max({f.prompt, f.fresh, uint64_t(1)});
   LATHE_ASSIGN_OR_RETURN(Session session, Session::open(path, f.engine, static_cast<uint32_t>(widest)));

@@ -4,6 +4,7 @@
 #pragma once
 #include "Options.h"
 #include "runtime/engine/Engine.h"
+#include "runtime/speculation/Types.h"
 #include <atomic>
 #include <memory>
 #include <string>
@@ -46,6 +47,9 @@ Result<std::string> cachedArtifact(const std::string &model);
 bool isModelSource(const std::string &path);
 /// Path of libexec/lathe-compiler beside this program.
 std::string compilerPath();
+
+/// The value of '--speculate'.
+Result<runtime::Speculation> speculationOption(const std::string &value);
 
 /// Peak resident memory of this process so far, in bytes.
 uint64_t peakMemory();

@@ -2,6 +2,7 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #include "Session.h"
+#include "Speculate.h"
 #include <cstdio>
 #include <iostream>
 #include <unistd.h>
@@ -16,7 +17,7 @@ struct RunFlags {
   EngineFlags engine;
   SamplingFlags sampling;
   std::optional<std::string> prompt, promptIds;
-  std::string system;
+  std::string system, speculate = "off";
   std::vector<std::string> stops;
   uint64_t newTokens = UINT32_MAX;
   bool chat = false, ids = false, json = false, parseSpecial = false, ignoreEnd = false;
@@ -36,6 +37,7 @@ Options declare(RunFlags &f) {
   o.texts("--stop", "TEXT", "end when the answer contains TEXT; may be given several times", f.stops);
   o.flag("--ignore-eos", "go on after the model's end token", f.ignoreEnd);
   o.flag("--parse-special", "control tokens written in the prompt become tokens", f.parseSpecial);
+  o.text("--speculate", "M", "who drafts tokens: off, auto, ngram or suffix; changes no token (default: off)", f.speculate);
   o.heading("Sampling");
   f.sampling.declare(o);
   o.heading("Output");
@@ -66,6 +68,68 @@ Result<std::vector<int32_t>> promptTokens(const RunFlags &f, const Session &sess
   return text->encodeChat(messages, options);
 }
 
+/// Prints pieces as they come.
+std::function<bool(int32_t, std::string_view)> printer(const RunFlags &f, const Session &session) {
+  return [json = f.json, showIds = f.ids || !session.text, first = true](int32_t id, std::string_view piece) mutable {
+    if (json) return !interrupted;
+    if (!showIds)
+      std::fwrite(piece.data(), 1, piece.size(), stdout);
+    else if (id >= 0)
+      std::printf("%s%d", first ? "" : " ", id);
+    first = false;
+    std::fflush(stdout);
+    return !interrupted;
+  };
+}
+
+/// The same answer by the serving engine, which drafts.
+Result<int> runSpeculated(const RunFlags &f, const Session &session, Speculation method) {
+  Request request;
+  LATHE_ASSIGN_OR_RETURN(request.prompt, promptTokens(f, session));
+  SamplingParams base;
+  base.temperature = 0;
+  request.sampling = f.sampling.apply(session.text ? session.text->samplingDefaults() : base);
+  request.maxTokens = static_cast<uint32_t>(f.newTokens);
+  request.stops = f.stops;
+  request.ignoreEnd = f.ignoreEnd;
+  request.continues = !f.chat;
+  request.speculate = method;
+  LATHE_ASSIGN_OR_RETURN(Answering answering, Answering::open(session, f.engine, 1));
+  Answering::Answer answer;
+  {
+    InterruptGuard guard;
+    answer = std::move(answering.answer({&request, 1}, printer(f, session))[0]);
+    LATHE_RETURN_IF_ERROR(answer.error);
+  }
+  double decode = answering.decodeSeconds > 0 ? static_cast<double>(answering.decodeTokens) / answering.decodeSeconds : 0;
+  const RequestUsage &usage = answer.usage;
+  if (f.json) {
+    Json line = {{"text", answer.text},
+                 {"ids", answer.ids},
+                 {"prompt_ids", request.prompt},
+                 {"finish_reason", runtime::toString(answer.reason)},
+                 {"seed", request.sampling.seed},
+                 {"timings",
+                  {{"load_seconds", session.loadSeconds},
+                   {"prompt_tokens", usage.promptTokens},
+                   {"prompt_seconds", usage.ttftSeconds},
+                   {"new_tokens", usage.newTokens},
+                   {"decode_seconds", answering.decodeSeconds},
+                   {"decode_tokens_per_second", decode},
+                   {"drafted_tokens", usage.draftedTokens},
+                   {"accepted_tokens", usage.acceptedTokens},
+                   {"steps", answering.engine().stats().steps}}}};
+    std::printf("%s\n", dumpLine(line).c_str());
+  } else {
+    std::printf("\n");
+  }
+  std::fflush(stdout);
+  std::fprintf(stderr, "prompt %u tokens | generated %u tokens, %.1f tokens/s, %llu steps | %u drafts, %u accepted | seed %s\n",
+               usage.promptTokens, usage.newTokens, decode, static_cast<unsigned long long>(answering.engine().stats().steps),
+               usage.draftedTokens, usage.acceptedTokens, std::to_string(request.sampling.seed).c_str());
+  return interrupted ? 130 : 0;
+}
+
 Result<int> runOnce(const RunFlags &f, Session &session) {
   CompletionRequest request;
   request.sequence = session.sequence;
@@ -77,17 +141,7 @@ Result<int> runOnce(const RunFlags &f, Session &session) {
   request.stops = f.stops;
   request.ignoreEnd = f.ignoreEnd;
   request.continues = !f.chat;
-  bool showIds = f.ids || !session.text, first = true;
-  request.onPiece = [&](int32_t id, std::string_view piece) {
-    if (f.json) return !interrupted;
-    if (!showIds)
-      std::fwrite(piece.data(), 1, piece.size(), stdout);
-    else if (id >= 0)
-      std::printf("%s%d", first ? "" : " ", id);
-    first = false;
-    std::fflush(stdout);
-    return !interrupted;
-  };
+  request.onPiece = printer(f, session);
   GenerateTimings timings;
   Completion answer;
   {
@@ -122,6 +176,13 @@ Result<int> runCommand(const Args &args) {
   LATHE_ASSIGN_OR_RETURN(bool go, parseOptions(options, args, positional));
   if (!go) return 0;
   LATHE_ASSIGN_OR_RETURN(std::string path, onePositional(positional, "an artifact"));
+  LATHE_ASSIGN_OR_RETURN(Speculation method, speculationOption(f.speculate));
+  if (method != Speculation::off) {
+    if (!f.prompt && !f.promptIds && isatty(0))
+      return makeError(StatusCode::invalidArgument, "option '--speculate': expected a prompt; a conversation runs without it");
+    LATHE_ASSIGN_OR_RETURN(Session session, Session::open(path, f.engine, 0));
+    return runSpeculated(f, session, method);
+  }
   LATHE_ASSIGN_OR_RETURN(Session session, Session::open(path, f.engine));
   if (f.prompt || f.promptIds || !isatty(0)) return runOnce(f, session);
   LATHE_ASSIGN_OR_RETURN(const TextModel *text, session.needText());

@@ -23,7 +23,7 @@ struct ServeFlags {
   EngineFlags engine;
   server::ServerOptions server;
   std::vector<std::string> names;
-  std::string keyFile, policy = "fcfs", preemption = "auto", pooling = "last", generation = "auto", trace;
+  std::string keyFile, policy = "fcfs", preemption = "auto", pooling = "last", generation = "auto", speculate = "off", trace;
   uint64_t port = 8000, sequences = 64, queue = 256, queueTokens = 0, stepTokens = 0, savedKv = 0;
   std::optional<double> itl, header, body, idle, write, ping, request, shutdown;
   uint64_t connections = 1024, bodyMb = 8, bodiesMb = 256, unsentKb = 1024, workers = 2;
@@ -51,6 +51,7 @@ Options declare(ServeFlags &f) {
   o.text("--preemption", "P", "what a stopped request costs later: auto, recompute or save (default: auto)", f.preemption);
   o.real("--itl", "MS", "time between tokens that prompts may not exceed (default: one prompt at most doubles it)", f.itl, 0, 1e6);
   o.flag("--no-prefix-cache", "compute every prompt anew", f.noPrefixCache);
+  o.text("--speculate", "M", "who drafts tokens: off, auto, ngram or suffix; changes no token (default: off)", f.speculate);
   o.text("--pooling", "P", "of /v1/embeddings: last or mean (default: last)", f.pooling);
   o.text("--generation-config", "G", "defaults for sampling: auto (the model's own) or none (default: auto)", f.generation);
   o.text("--trace", "FILE", "write the scheduler's decisions, for 'lathe replay'", f.trace);
@@ -139,6 +140,7 @@ Result<server::ServedModel> openServed(const std::string &path, const std::strin
                  : f.preemption == "recompute" ? PreemptionMode::recompute
                                                : PreemptionMode::automatic;
   o.prefixCache = !f.noPrefixCache;
+  LATHE_ASSIGN_OR_RETURN(o.speculate, speculationOption(f.speculate));
   o.itlTarget = f.itl.value_or(0) / 1e3;
   o.tracePath = f.trace;
   m.metrics = std::make_shared<metrics::ModelMetrics>(name, readLimit);

@@ -44,11 +44,13 @@ Result<Session> Session::open(const std::string &path, const EngineFlags &flags,
   if (s.artifact->view().find(artifact::SectionKind::tokenizer)) {
     LATHE_ASSIGN_OR_RETURN(s.text, runtime::TextModel::create(*s.artifact));
   }
-  runtime::EngineOptions options = flags.engineOptions();
-  options.maxSequences = sequences;
-  LATHE_ASSIGN_OR_RETURN(s.engine, runtime::Engine::create(s.artifact, options, s.device.get()));
-  LATHE_ASSIGN_OR_RETURN(s.sequence, s.engine->open());
-  s.engine->cancelOn(&interrupted);
+  if (sequences) {
+    runtime::EngineOptions options = flags.engineOptions();
+    options.maxSequences = sequences;
+    LATHE_ASSIGN_OR_RETURN(s.engine, runtime::Engine::create(s.artifact, options, s.device.get()));
+    LATHE_ASSIGN_OR_RETURN(s.sequence, s.engine->open());
+    s.engine->cancelOn(&interrupted);
+  }
   s.loadSeconds =
       s.artifact->loadSeconds() + std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return s;

@@ -28,6 +28,7 @@ struct Session {
   runtime::SequenceId sequence = 0;
   double loadSeconds = 0;
 
+  /// |sequences| 0: without an engine.
   static Result<Session> open(const std::string &path, const EngineFlags &flags, uint32_t sequences = 1);
   /// The words, or null.
   const runtime::TextModel *words() const { return text ? &*text : nullptr; }

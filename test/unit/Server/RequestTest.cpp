@@ -72,7 +72,7 @@ TEST(RequestTest, ChatDefaults) {
 TEST(RequestTest, EveryFieldArrives) {
   Parsed p = completion(R"("temperature":0.5,"top_p":0.9,"top_k":7,"min_p":0.1,"n":3,"best_of":3,"seed":-1,"stop":["a","bc"],
     "stop_token_ids":[5],"presence_penalty":1,"frequency_penalty":-1,"repetition_penalty":1.5,"logit_bias":{"4":-2.5},
-    "logprobs":2,"max_tokens":9,"min_tokens":2,"ignore_eos":true,"priority":4,"cache_salt":"x","echo":true,
+    "logprobs":2,"max_tokens":9,"min_tokens":2,"ignore_eos":true,"priority":4,"cache_salt":"x","speculate":"ngram","echo":true,
     "skip_special_tokens":false,"include_stop_str_in_output":true,"stream":true,"stream_options":{"include_usage":true})");
   ASSERT_FALSE(p.error) << p.message();
   const runtime::Request &r = p.engine.at(0);
@@ -96,6 +96,7 @@ TEST(RequestTest, EveryFieldArrives) {
   EXPECT_TRUE(r.ignoreEnd && r.keepSpecial && r.includeStop && r.continues);
   EXPECT_EQ(r.priority, 4);
   EXPECT_EQ(r.cacheSalt, "x");
+  EXPECT_EQ(r.speculate, runtime::Speculation::ngram);
   EXPECT_TRUE(p.request.stream && p.request.includeUsage && p.request.echo);
 }
 
@@ -159,6 +160,8 @@ TEST(RequestTest, WrongValues) {
   refused(chat(R"("echo":true)"), "echo", "echo: expected false: only /v1/completions repeats the prompt");
   refused(chat("\"cache_salt\":\"" + std::string(257, 'x') + "\""), "cache_salt",
           "cache_salt: expected at most 256 bytes, found 257");
+  refused(completion(R"("speculate":"medusa")"), "speculate",
+          "speculate: expected off, auto, ngram or suffix, found 'medusa'");
 }
 
 TEST(RequestTest, NeutralValuesPassAndOthersAreNamed) {

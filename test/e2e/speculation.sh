@@ -1,0 +1,59 @@
+#!/bin/bash
+# Speculation on compiled models: every method says what the plain run says. The fuzz of engine.sh mixes it with everything else.
+set -euo pipefail
+ROOT=$(cd "$(dirname "$0")/../.." && pwd)
+BUILD=${LATHE_BUILD:-$ROOT/build}
+WORK=$BUILD/test/e2e/speculation
+MODEL=${LATHE_MODEL_DIR:-$BUILD/demo}/SmolLM2-135M-Instruct.Q4_1.gguf
+LATHE=$BUILD/bin/lathe
+say() { printf '\n== %s\n' "$*" >&2; }
+fail() { echo "error: $*" >&2; exit 1; }
+mkdir -p "$WORK"
+
+# same FILE RUN-OPTIONS...: the ids of the plain run and of each method, by the single-caller engine and the serving engine.
+same() {
+  local file=$1 plain ids
+  shift
+  plain=$("$LATHE" run "$file" --ids "$@" 2>/dev/null)
+  [ "$(wc -w <<<"$plain")" -gt 8 ] || fail "the plain run says too little: $plain"
+  for method in auto ngram suffix; do
+    ids=$("$LATHE" run "$file" --ids --speculate $method "$@" 2>"$WORK/run.log") || { cat "$WORK/run.log" >&2; exit 1; }
+    [ "$ids" = "$plain" ] || fail "$method with $*: expected '$plain', found '$ids'"
+  done
+}
+
+say "speculation: a tiny model"
+python3 "$ROOT/test/e2e/tiny_model.py" --layers 3 --hidden 64 --heads 4 --kv-heads 2 --head 16 --ffn 96 --vocab 97 --max-seq 512 --window 40 >"$WORK/tiny.mlir"
+"$LATHE" compile "$WORK/tiny.mlir" -o "$WORK/tiny.lathe" --target native --quiet
+for seed in 1 2 3; do
+  same "$WORK/tiny.lathe" --prompt-ids 1,2,3,4,5,1,2,3,4,5,1,2,3 -n 200 --temp 0
+  same "$WORK/tiny.lathe" --prompt-ids 1,2,3,$seed,5,1,2,3 -n 200 --temp 0.7 --top-p 0.9 --seed $seed --repeat-penalty 1.1
+done
+"$LATHE" bench "$WORK/tiny.lathe" --speculate synthetic --acceptance 0.7 -p 20 -n 60 -r 2 -b 1,4 --json >"$WORK/synthetic.json"
+python3 - "$WORK/synthetic.json" <<'PY'
+import json, sys
+for row in map(json.loads, open(sys.argv[1])):
+    assert row["drafted"] > 50, row
+    # Right with 0.7 until the first wrong one: 1.77 of 4 (the lengths may be cut, the share then rises).
+    assert 0.25 < row["accepted"] / row["drafted"] < 0.95, row
+    assert [p["drafts"] for p in row["break_even"]] == [1, 3, 7, 15], row
+PY
+
+say "speculation: refused"
+for wrong in "run $WORK/tiny.lathe -p x --speculate eagle" "bench $WORK/tiny.lathe --speculate off" "serve $WORK/tiny.lathe --speculate fast"; do
+  if "$LATHE" $wrong >/dev/null 2>"$WORK/refused.log"; then fail "'$wrong' was taken"; fi
+  grep -q "option '--speculate': expected .*ngram.*found" "$WORK/refused.log" || { cat "$WORK/refused.log" >&2; exit 1; }
+done
+
+[ -f "$MODEL" ] || { echo "note: '$MODEL' is not there, so SmolLM2 is left out" >&2; exit 0; }
+say "speculation: SmolLM2"
+"$LATHE" compile "$MODEL" -o "$WORK/smollm2.lathe" --target native --quiet
+TEXT="def area(width, height): return width * height
+def volume(width, height, depth): return width * height * depth
+def area(width, height): return width * height
+def volume(width, height,"
+same "$WORK/smollm2.lathe" -p "$TEXT" -n 96 --ignore-eos --temp 0
+same "$WORK/smollm2.lathe" -p "$TEXT" -n 96 --ignore-eos --temp 0.7 --top-p 0.9 --seed 5 --frequency-penalty 0.2
+printf '%s' "$TEXT" >"$WORK/text.txt"
+"$LATHE" bench "$WORK/smollm2.lathe" --speculate auto --prompt-file "$WORK/text.txt" -n 64 -r 1 -b 1,4
+say "speculation: passed"

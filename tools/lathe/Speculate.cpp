@@ -26,7 +26,7 @@ Result<Answering> Answering::open(const Session &session, const EngineFlags &fla
   o.maxSequences = sequences;
   o.maxQueued = std::max(sequences, 1u);
   std::shared_ptr<const TextModel> text;
-  if (session.text) text = std::make_shared<TextModel>(*session.text);
+  if (session.text) text = {std::shared_ptr<const TextModel>(), session.words()}; // the session's, which lives on
   Answering a;
   LATHE_ASSIGN_OR_RETURN(a.core, EngineCore::create(session.artifact, text, o, session.device.get(), nullptr, nullptr));
   return a;

@@ -10,7 +10,7 @@ namespace lathe::tool {
 /// The serving engine driven by hand, for the commands that answer with speculation. One thread at a time.
 class Answering {
 public:
-  /// |sequences| answers at one time.
+  /// |sequences| answers at one time. |session| must outlive this.
   static Result<Answering> open(const Session &session, const EngineFlags &flags, uint32_t sequences);
 
   struct Answer {

@@ -77,7 +77,7 @@ fi
 ! "$BUILD/bin/lathe" run "$WORK/auto.lathe" --prompt-ids 1 2>"$WORK/cpu.log"
 grep -q "the artifact has no code for x86-64" "$WORK/cpu.log"
 ! "$BUILD/bin/lathe" run "$WORK/auto.lathe" --device tpu --prompt-ids 1 2>"$WORK/device.log"
-grep -q "unknown device 'tpu', expected cpu, cuda or emulator" "$WORK/device.log"
+grep -q "option '--device': expected cpu, cuda or emulator, found 'tpu'" "$WORK/device.log"
 ! "$BUILD/bin/lathe" explain "$WORK/auto.lathe" --device emulator >/dev/null 2>"$WORK/explain.log"
 grep -q "expected device 'cpu', found 'emulator'" "$WORK/explain.log"
 

@@ -31,7 +31,7 @@ Result<std::unique_ptr<runtime::Device>> openDevice(const EngineFlags &flags) {
   if (flags.device.empty() || flags.device == "cpu") return runtime::makeCpuDevice();
   if (flags.device == "emulator") return runtime::makeEmulatorDevice();
   if (flags.device == "cuda") return runtime::makeCudaDevice();
-  return makeError(StatusCode::invalidArgument, "unknown device '%s', expected cpu, cuda or emulator", flags.device.c_str());
+  return makeError(StatusCode::invalidArgument, "option '--device': expected cpu, cuda or emulator, found '%s'", flags.device.c_str());
 }
 
 Result<std::shared_ptr<runtime::LoadedArtifact>> openModel(const std::string &path, const EngineFlags &flags, const runtime::Device &device) {

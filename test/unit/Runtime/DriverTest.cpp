@@ -76,7 +76,7 @@ TEST_F(DriverTest, WrongCommandLines) {
   expectError("serve a.lathe b.lathe --served-name a", 2,
               "option '--served-name': expected one for each of the 2 files, found 1");
   expectError("serve a.lathe b.lathe --trace t", 2, "option '--trace': expected one file with it, found 2");
-  expectError("serve a.lathe --device cuda", 2, "option '--device': expected cpu, found 'cuda'");
+  expectError("serve a.lathe --device tpu", 2, "option '--device': expected cpu, cuda or emulator, found 'tpu'");
   expectError("serve a.lathe --preemption no", 2, "option '--preemption': expected auto, recompute or save, found 'no'");
   expectError("serve a.lathe --pooling cls", 2, "option '--pooling': expected last or mean, found 'cls'");
   expectError("serve a.lathe --generation-config x", 2, "option '--generation-config': expected auto or none, found 'x'");

@@ -1,0 +1,18 @@
+#!/bin/bash
+# Speculation on SmolLM2 at length: 200 prompts of 128 new tokens for each method, greedy, 1, 16 and 200 at a time, every token
+# compared with the plain answer; then random schedules with sampling, penalties, forks, aborts and preemption (EngineFuzz).
+#   test/full/speculation.sh [SCHEDULES, default 40]      about 25 minutes on 2 cores
+. "$(dirname "$0")/../../scripts/common.sh"
+BUILD=${LATHE_BUILD:-$ROOT/build}
+WORK=$BUILD/test/full/speculation
+MODEL=${LATHE_MODEL_DIR:-$BUILD/demo}/SmolLM2-135M-Instruct.Q4_1.gguf
+mkdir -p "$WORK"
+[ -n "${LATHE_BUILD:-}" ] || build build lathe lathe-compiler EngineFuzz
+"$BUILD/bin/lathe" compile "$MODEL" -o "$WORK/smollm2.lathe" --target native --quiet
+for method in ngram suffix auto; do
+  say "speculation: $method, 200 prompts of 128 new tokens"
+  "$BUILD/bin/lathe" bench "$WORK/smollm2.lathe" --speculate $method -p 24 -n 128 -r 1 -b 1,16,200 --ctx 256
+done
+say "speculation: random schedules"
+"$BUILD/test/e2e/EngineFuzz" 100 "${1:-40}" "$WORK/smollm2.lathe"
+say "speculation: passed"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Everything for a day with a GPU, prepared without one.
-#   scripts/gpu.sh pack [--quick] [FILE.tar.gz]   builds and packs programs, artifacts and reference results (at most 60 MiB)
+#   scripts/gpu.sh pack [--quick] [FILE.tar.gz]   builds and packs programs, artifacts and reference results (at most 60 MiB; build/lathe-gpu.tar.gz)
 #   scripts/gpu.sh run [--device cuda|emulator]   checks the device against the interpreter, x86 and itself, then measures
 # The bundle holds this script: unpack it anywhere and say `./gpu.sh run`. It needs the NVIDIA driver, nothing else, and no
 # network. --quick leaves out the large shapes, whose weights the runtime makes up; the emulator is only for such a bundle.
@@ -10,7 +10,7 @@ say() { printf '\n== %s\n' "$*" >&2; }
 fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
 pack() {
-  local quick='' out=lathe-gpu.tar.gz root build work chips=sm_80,sm_89,sm_90a,sm_100a,sm_120a tokens
+  local quick='' out='' root build work chips=sm_80,sm_89,sm_90a,sm_100a,sm_120a tokens
   while [ $# -gt 0 ]; do
     case $1 in
     --quick) quick=1 chips=sm_80 ;;
@@ -21,6 +21,7 @@ pack() {
   root=$(cd "$HERE/.." && pwd)
   build=${LATHE_BUILD:-$root/build}
   work=$build/gpu-bundle
+  out=${out:-$build/lathe-gpu.tar.gz}
   rm -rf "$work"
   mkdir -p "$work/tiny"
   [ "${LATHE_BUILT:-}" ] || ninja -C "$build" -j"${LATHE_JOBS:-2}" lathe-compiler lathe-interp lathe-gpu-bench CompareLogits CompareDevices ExactnessFuzz >&2

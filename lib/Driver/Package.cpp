@@ -89,8 +89,8 @@ Program buildProgram(plan::ProgramOp op, uint64_t scratch) {
   for (auto k : op.getOps<plan::KernelOp>())
     kernels[k.getSymName()] = p.kernels.size(), p.kernels.push_back(k.getSymName().str());
   for (auto k : op.getOps<plan::KernelOp>())
-    if (auto threads = k->getAttrOfType<IntegerAttr>("threads"))
-      p.blocks.push_back({uint32_t(threads.getInt()), uint32_t(k->getAttrOfType<IntegerAttr>("shared_bytes").getInt())});
+    if (auto threads = k->getAttrOfType<IntegerAttr>("threads"), shared = k->getAttrOfType<IntegerAttr>("shared_bytes"); threads && shared)
+      p.blocks.push_back({uint32_t(threads.getValue().getZExtValue()), uint32_t(shared.getValue().getZExtValue())});
   for (auto g : op.getOps<plan::KVGroupOp>()) {
     groups[g.getSymName()] = p.kvGroups.size();
     p.kvGroups.push_back({uint32_t(g.getKind()), uint32_t(g.getWindow()), uint32_t(g.getPage()), uint32_t(g.getLayers()), uint64_t(g.getBlockBytes())});

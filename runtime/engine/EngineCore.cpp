@@ -186,7 +186,9 @@ void EngineCore::add(RequestId id, Request request, std::shared_ptr<RequestListe
   bool generates = r.kind == RequestKind::generate;
   a.keepsHistory =
       generates && (p.repetitionPenalty != 1 || p.presencePenalty != 0 || p.frequencyPenalty != 0 || p.minTokens > 0);
-  a.speculate = generates ? r.speculate.value_or(speculate) : Speculation::off;
+  // A general graph promises no equal bits for several rows (docs/onnx-operators.md).
+  bool drafts = generates && !artifact->graph();
+  a.speculate = drafts ? r.speculate.value_or(speculate) : Speculation::off;
   AnswerTextOptions textOptions{r.stops, r.includeStop, r.keepSpecial, r.continues, static_cast<uint32_t>(p.minTokens)};
   a.choices.reserve(r.choices);
   for (uint32_t c = 0; c < r.choices; ++c) {

@@ -20,3 +20,14 @@ done
 "$LATHE" bench "$WORK/small.lathe" -p 8 -n 4 --batch 1 >/dev/null || fail "bench does not run it"
 if message=$("$LATHE" bench "$WORK/small.lathe" -p 8 -n 4 --batch 2 2>&1); then fail "expected two sequences to be refused"; fi
 [[ $message == *"serves one sequence at a time: expected 1 sequence, found 2"* ]] || fail "expected a message that names the limit, found: $message"
+
+say "ONNX: run of a general graph; wrong results"
+# The one general graph of the fixtures has no words: ids in, ids out. Greedy, with and without --speculate, which it does not take part in.
+plain=$("$LATHE" run "$WORK/small.lathe" --prompt-ids 3,14,15,92 -n 6 --ids 2>/dev/null)
+[ "$(wc -w <<<"$plain")" = 6 ] || fail "expected 6 tokens, found: $plain"
+drafted=$("$LATHE" run "$WORK/small.lathe" --prompt-ids 3,14,15,92 -n 6 --ids --speculate auto 2>/dev/null)
+[ "$plain" = "$drafted" ] || fail "expected '$plain' with --speculate, found '$drafted'"
+# This graph's cache does not grow: its second step would read what is not there.
+"$LATHE" compile test/lit/Driver/general-graph.mlir -o "$WORK/stuck.lathe" --target native --quiet 2>/dev/null
+if message=$("$LATHE" run "$WORK/stuck.lathe" --prompt-ids 1,2 -n 2 --ids 2>&1); then fail "expected a cache of the wrong length to be refused"; fi
+[[ $message == *"result 'present.0.key': expected a cache of 2 tokens, found 0"* ]] || fail "expected a message about the cache, found: $message"

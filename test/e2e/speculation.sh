@@ -10,6 +10,8 @@ say() { printf '\n== %s\n' "$*" >&2; }
 fail() { echo "error: $*" >&2; exit 1; }
 mkdir -p "$WORK"
 
+declare -A drafts=([auto]=0 [ngram]=0 [suffix]=0)
+
 # same FILE RUN-OPTIONS...: the ids of the plain run and of each method, by the single-caller engine and the serving engine.
 same() {
   local file=$1 plain ids
@@ -19,6 +21,7 @@ same() {
   for method in auto ngram suffix; do
     ids=$("$LATHE" run "$file" --ids --speculate $method "$@" 2>"$WORK/run.log") || { cat "$WORK/run.log" >&2; exit 1; }
     [ "$ids" = "$plain" ] || fail "$method with $*: expected '$plain', found '$ids'"
+    drafts[$method]=$((${drafts[$method]} + $(sed -n 's/.* | \([0-9]*\) drafts, .*/\1/p' "$WORK/run.log")))
   done
 }
 
@@ -38,6 +41,10 @@ for row in map(json.loads, open(sys.argv[1])):
     assert 0.25 < row["accepted"] / row["drafted"] < 0.95, row
     assert [p["drafts"] for p in row["break_even"]] == [1, 3, 7, 15], row
 PY
+
+for method in "${!drafts[@]}"; do
+  [ "${drafts[$method]}" -gt 20 ] || fail "$method drafted ${drafts[$method]} tokens only: nothing was tested"
+done
 
 say "speculation: refused"
 for wrong in "run $WORK/tiny.lathe -p x --speculate eagle" "bench $WORK/tiny.lathe --speculate off" "serve $WORK/tiny.lathe --speculate fast"; do

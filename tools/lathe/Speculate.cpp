@@ -86,7 +86,7 @@ std::vector<Answering::Answer> Answering::answer(std::span<const Request> reques
         decoding &= !a.ids.empty() || !a.error.ok(), before += a.ids.size();
       begin = std::chrono::steady_clock::now();
     }
-    if (!listeners.empty() && !listeners[0]->go) core->cancelAll();
+    if (interrupted || (!listeners.empty() && !listeners[0]->go)) core->cancelAll(); // also while the prompt is computed
   }
   decodeSeconds = seconds(begin);
   decodeTokens = 0;

@@ -56,6 +56,7 @@ struct Evaluation {
   ops::TypeContext &types;
   std::vector<const Array *> in; ///< null: absent
   std::vector<Array> out;
+  int64_t most; ///< elements that a result may have, also one whose size depends on data
   bool has(size_t k) const { return k < in.size() && in[k]; }
   const Array &a(size_t k) const { return *in[k]; }
   std::vector<int64_t> ints(size_t k) const { return in[k]->i; }

@@ -206,8 +206,10 @@ Status oneHot(Evaluation &e) {
   const Array &indices = e.a(0);
   int64_t axis = e.node.integer("axis", -1), rank = indices.rank() + 1;
   if (axis < 0) axis += rank;
-  auto depth = int64_t(e.a(1).number(0));
-  if (depth < 0 || depth > (1 << 28)) return e.bad("a depth of 0 or more", std::to_string(depth));
+  double asked = e.a(1).number(0);
+  if (!(asked >= 0 && asked <= double(1 << 28))) return e.bad("a depth of 0 to 2^28", std::to_string(asked));
+  auto depth = int64_t(asked);
+  if (depth && indices.count() > e.most / depth) return e.bad("a result of at most " + std::to_string(e.most) + " elements", "more");
   Sizes shape = indices.shape;
   shape.insert(shape.begin() + axis, depth);
   e.out[0] = makeArray(e.out[0].type, shape);

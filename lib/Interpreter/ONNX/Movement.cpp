@@ -142,8 +142,8 @@ Status range(Evaluation &e) {
   Array &out = e.out[0];
   if (out.floating()) {
     double n = std::ceil((e.a(1).f[0] - e.a(0).f[0]) / e.a(2).f[0]);
-    if (!(n < 1e9)) return e.bad("a range of finite length", std::to_string(n));
-    out = makeArray(out.type, {std::max<int64_t>(0, int64_t(n))});
+    if (!(n <= double(e.most))) return e.bad("a range of at most " + std::to_string(e.most) + " elements", std::to_string(n));
+    out = makeArray(out.type, {int64_t(std::max(n, 0.0))});
   }
   for (int64_t k = 0; k < out.count(); ++k) {
     if (out.floating()) out.put(k, e.a(0).f[0] + double(k) * e.a(2).f[0]);

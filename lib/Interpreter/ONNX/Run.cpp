@@ -30,7 +30,7 @@ static Status evaluate(onnx::NodeOp op, ArrayRef<const Array *> inputs, std::vec
   if (!fn || !ops::typeFunction(view.domain, view.op))
     return Status(StatusCode::unsupported, view.where() + ": expected an operator that general code covers, found '" + view.op + "'");
   ops::TypeContext types(view, ops::DimMath(), op.getNumResults());
-  Evaluation e{view, types, {inputs.begin(), inputs.end()}, {}};
+  Evaluation e{view, types, {inputs.begin(), inputs.end()}, {}, most};
   for (const Array *a : inputs) {
     ops::TypeContext::Operand operand;
     if (a) {

@@ -8,6 +8,7 @@
 #include <csetjmp>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <unordered_set>
 
 namespace lathe::runtime {
@@ -136,7 +137,7 @@ private:
   Status run(const LatheStep &step);
   void truncate(uint32_t newLength);
   Status call(const LatheStep &step);
-  Status take(const int64_t *results);
+  Status take(const int64_t *results, int64_t tokens);
 
   std::shared_ptr<LoadedArtifact> artifact;
   const Program &program;
@@ -241,10 +242,13 @@ Status GraphExecutable::call(const LatheStep &step) {
   LatheGraphCall graphCall{sizeof graphCall, 0, &state, allocate, release, failed, pointers.data(), results.data()};
   auto function = reinterpret_cast<LatheGraphFn>(artifact->kernels()[0]);
   Status status;
+  // The code keeps the call in a global of its own: one call at a time, whichever engine makes it.
+  static std::mutex oneCall;
+  std::lock_guard<std::mutex> lock(oneCall);
   // The frames between here and the callbacks are compiled code without destructors.
   if (setjmp(state.leave) == 0) {
     function(&graphCall);
-    status = take(results.data());
+    status = take(results.data(), n);
   } else if (state.check == -2) {
     status = Status(StatusCode::resourceExhausted, "not enough memory for a step of the graph");
   } else {
@@ -256,8 +260,8 @@ Status GraphExecutable::call(const LatheStep &step) {
   return status;
 }
 
-/// Copies logits and caches out of the results of a call.
-Status GraphExecutable::take(const int64_t *at) {
+/// Copies logits and caches out of the results of a call with |tokens| tokens.
+Status GraphExecutable::take(const int64_t *at, int64_t tokens) {
   for (size_t i = 0; i < graph.outputs.size(); ++i) {
     const GraphPort &p = graph.outputs[i];
     auto *data = reinterpret_cast<const uint8_t *>(at[1]) + at[2] * p.elementBytes;
@@ -268,11 +272,15 @@ Status GraphExecutable::take(const int64_t *at) {
         return makeError(StatusCode::invalidArgument, "result '%s': expected %lld in dimension %zu, found %lld", p.name.c_str(), static_cast<long long>(p.dims[k]), k, static_cast<long long>(sizes[k]));
     if (p.role == GraphRole::logits) {
       int64_t given = sizes[0] * sizes[1];
-      if (given < 1 || given > int64_t(program.maxRows)) return makeError(StatusCode::invalidArgument, "result '%s': expected logits of a row for each token, found %lld rows", p.name.c_str(), static_cast<long long>(given));
+      if (given != 1 && given != tokens)
+        return makeError(StatusCode::invalidArgument, "result '%s': expected logits of 1 or %lld tokens, found %lld", p.name.c_str(), static_cast<long long>(tokens), static_cast<long long>(given));
       lastOnly = given == 1;
       for (int64_t k = 0; k < given * int64_t(program.vocabulary); ++k)
         logitRows[uint64_t(k)] = toFloat(p.type, data, k);
     } else if (p.role == GraphRole::present) {
+      // The next call passes it as a past of that length.
+      if (int64_t total = int64_t(length) + tokens; sizes[p.axis] != total)
+        return makeError(StatusCode::invalidArgument, "result '%s': expected a cache of %lld tokens, found %lld", p.name.c_str(), static_cast<long long>(total), static_cast<long long>(sizes[p.axis]));
       uint64_t bytes = p.elementBytes;
       for (size_t k = 0; k < p.dims.size(); ++k)
         bytes *= uint64_t(sizes[k]);

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cinttypes>
 #include <cstring>
+#include <limits>
 
 namespace lathe::runtime {
 
@@ -30,7 +31,7 @@ namespace {
 class GpuExecutable : public Executable {
 public:
   GpuExecutable(std::unique_ptr<GpuDriver> d, std::shared_ptr<LoadedArtifact> a)
-      : driver(std::move(d)), artifact(std::move(a)), program(artifact->program()) {}
+      : artifact(std::move(a)), program(artifact->program()), driver(std::move(d)) {}
   ~GpuExecutable() override {
     for (uint64_t address : owned) driver->release(address);
   }
@@ -102,15 +103,15 @@ private:
     float *to = host.data() + uint64_t(row) * width;
     if (ready[row]) return to;
     Status s = driver->download({reinterpret_cast<uint8_t *>(to), uint64_t(width) * 4}, arena + offset + uint64_t(row) * stride * 4);
-    if (!s.ok()) std::fill(to, to + width, 0.0f); // wait() has already said what is wrong with the device
+    if (!s.ok()) std::fill(to, to + width, std::numeric_limits<float>::quiet_NaN()); // which the sampler makes an error of the request
     ready[row] = true;
     return to;
   }
   Status sendStep(const LatheStep &step);
 
-  std::unique_ptr<GpuDriver> driver;
   std::shared_ptr<LoadedArtifact> artifact;
   const Program &program;
+  std::unique_ptr<GpuDriver> driver; ///< may share the artifact's memory: goes first
   uint64_t arena = 0, weights = 0, state = 0, stateCapacity = 0, allocated = 0;
   std::vector<uint64_t> owned, pools, args;
   std::vector<uint32_t> blocks;

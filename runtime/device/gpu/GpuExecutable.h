@@ -7,12 +7,12 @@
 
 namespace lathe::runtime {
 
-/// Uploads the weights, loads the code of the artifact's chosen chip (LoadOptions::variant) and allocates arena, KV pools and
+/// Uploads the weights, loads the code of the artifact's chosen chip (LoadOptions::gpu) and allocates arena, KV pools and
 /// step state. Errors: failedPrecondition when the artifact was loaded for the CPU or the driver does not run its chip.
 Result<std::unique_ptr<Executable>> prepareOnGpu(std::unique_ptr<GpuDriver> driver, std::shared_ptr<LoadedArtifact> artifact,
                                                  const ExecutableOptions &options);
 
-/// Items of a launch for a step: what CPU threads share out, and the blocks of a GPU launch.
+/// Items of a launch for a step: the blocks of a GPU launch.
 uint64_t launchItems(const Launch &launch, const LatheStep &step);
 
 } // namespace lathe::runtime

@@ -11,6 +11,7 @@
 #include "runtime/engine/Engine.h"
 #include <cstring>
 #include <dlfcn.h>
+#include <cstdio>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <map>
@@ -71,6 +72,7 @@ public:
     std::ofstream("gpu-device-test.so", std::ios::binary).write(reinterpret_cast<const char *>(code.data()), std::streamsize(code.size()));
     library = dlopen("./gpu-device-test.so", RTLD_NOW | RTLD_LOCAL);
     if (!library) return Status(StatusCode::dataLoss, dlerror());
+    std::remove("gpu-device-test.so"); // it is mapped
     names = kernels;
     for (const std::string &k : kernels) functions.push_back(reinterpret_cast<LatheKernelFn>(dlsym(library, k.c_str())));
     return Status();

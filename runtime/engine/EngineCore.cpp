@@ -64,9 +64,9 @@ Status EngineCore::open(std::shared_ptr<LoadedArtifact> loaded, std::shared_ptr<
                      o.contextTokens, o.contextTokens);
   if (o.maxSequences == 0 || o.maxSequences > 4096)
     return makeError(StatusCode::invalidArgument, "expected 1 to 4096 sequences, found %u", o.maxSequences);
-  if (artifact->graph() && o.maxSequences != 1)
-    return makeError(StatusCode::unsupported,
-                     "this artifact holds a general graph, which serves one sequence at a time: expected 1 sequence, found %u", o.maxSequences);
+  if (artifact->graph())
+    return Status(StatusCode::unsupported, "this artifact holds a general graph, whose one cache has no KV blocks to serve or draft with: expected "
+                                           "a model raised to llm ops; 'lathe run', 'bench' and 'eval' run this one");
   if (o.maxQueued == 0)
     return makeError(StatusCode::invalidArgument, "expected a queue of at least 1 request: each passes through it");
 
@@ -186,9 +186,7 @@ void EngineCore::add(RequestId id, Request request, std::shared_ptr<RequestListe
   bool generates = r.kind == RequestKind::generate;
   a.keepsHistory =
       generates && (p.repetitionPenalty != 1 || p.presencePenalty != 0 || p.frequencyPenalty != 0 || p.minTokens > 0);
-  // A general graph promises no equal bits for several rows (docs/onnx-operators.md).
-  bool drafts = generates && !artifact->graph();
-  a.speculate = drafts ? r.speculate.value_or(speculate) : Speculation::off;
+  a.speculate = generates ? r.speculate.value_or(speculate) : Speculation::off;
   AnswerTextOptions textOptions{r.stops, r.includeStop, r.keepSpecial, r.continues, static_cast<uint32_t>(p.minTokens)};
   a.choices.reserve(r.choices);
   for (uint32_t c = 0; c < r.choices; ++c) {

@@ -28,6 +28,8 @@ for refused in "run $WORK/small.lathe --prompt-ids 3,14 -n 2 --speculate auto" "
   if message=$(timeout 20 "$LATHE" $refused 2>&1); then fail "'$refused' was taken"; fi
   [[ $message == *"this artifact holds a general graph, whose one cache has no KV blocks to serve or draft with"* ]] || fail "expected a message that says so, found: $message"
 done
+if message=$("$LATHE" explain "$WORK/small.lathe" 2>&1); then fail "explain took a general graph"; fi
+[[ $message == *"expected a model raised to llm ops, found a general graph"* ]] || fail "expected a message that says so, found: $message"
 # This graph's cache does not grow: its second step would read what is not there.
 "$LATHE" compile test/lit/Driver/general-graph.mlir -o "$WORK/stuck.lathe" --target native --quiet 2>/dev/null
 if message=$("$LATHE" run "$WORK/stuck.lathe" --prompt-ids 1,2 -n 2 --ids 2>&1); then fail "expected a cache of the wrong length to be refused"; fi

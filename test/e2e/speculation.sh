@@ -52,6 +52,11 @@ for wrong in "run $WORK/tiny.lathe -p x --speculate eagle" "bench $WORK/tiny.lat
   grep -q "option '--speculate': expected .*ngram.*found" "$WORK/refused.log" || { cat "$WORK/refused.log" >&2; exit 1; }
 done
 
+if message=$("$LATHE" bench "$WORK/tiny.lathe" --speculate auto -n 1 2>&1); then fail "bench took one new token"; fi
+[[ $message == *"option '-n': expected at least 2 new tokens to compare answers by, found 1"* ]] || fail "found: $message"
+if message=$("$LATHE" bench "$WORK/tiny.lathe" --speculate auto -p 500 -n 100 2>&1); then fail "bench took more than the context"; fi
+[[ $message == *"expected a context of at most 512 tokens, found 600"* ]] || fail "found: $message"
+
 [ -f "$MODEL" ] || { echo "note: '$MODEL' is not there, so SmolLM2 is left out" >&2; exit 0; }
 say "speculation: SmolLM2"
 "$LATHE" compile "$MODEL" -o "$WORK/smollm2.lathe" --target native --quiet

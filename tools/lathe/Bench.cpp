@@ -150,7 +150,11 @@ Result<int> benchCommand(const Args &args) {
 
   if (!s.method.empty()) {
     s.acceptance = acceptance.value_or(s.acceptance);
-    s.prompt = f.prompt, s.fresh = std::max<uint64_t>(2, f.fresh), s.repeat = f.repeat;
+    if (f.fresh < 2)
+      return makeError(StatusCode::invalidArgument, "option '-n': expected at least 2 new tokens to compare answers by, found %llu",
+                       static_cast<unsigned long long>(f.fresh));
+    if (!f.engine.context && s.promptFile.empty()) f.engine.context = f.prompt + f.fresh; // refused if the model's is shorter
+    s.prompt = f.prompt, s.fresh = f.fresh, s.repeat = f.repeat;
     s.batches = f.batches, s.json = f.json;
     return benchSpeculation(path, f.engine, s);
   }

@@ -88,6 +88,8 @@ Result<int> explainCommand(const Args &args) {
   LATHE_ASSIGN_OR_RETURN(Session session, Session::open(path, f.engine, static_cast<uint32_t>(f.batch)));
   if (artifact::isGpu(session.artifact->variant()))
     return makeError(StatusCode::unsupported, "'explain' compares with limits of the CPU: expected device 'cpu', found '%s'", session.device->name());
+  if (session.artifact->graph())
+    return Status(StatusCode::unsupported, "'explain' tells of kernels: expected a model raised to llm ops, found a general graph");
   const Program &p = session.engine->program();
   if (f.rows * f.batch > p.maxRows)
     return makeError(StatusCode::invalidArgument, "expected at most %u rows in a step, found %zu", p.maxRows,

@@ -33,7 +33,7 @@ template <typename P>
 Result<codegen::KernelJob> job(plan::KernelOp op, Emit<P> emit, uint64_t &scratch) {
   auto params = codegen::fromDictionary<P>(op.getParams());
   if (failed(params))
-    return makeError(StatusCode::invalidArgument, "kernel '%s': parameters do not fit the family '%s'", op.getSymName().str().c_str(), op.getFamily().str().c_str());
+    return misfit(op);
   if constexpr (requires { codegen::scratchBytes(*params); }) scratch = std::max<uint64_t>(scratch, codegen::scratchBytes(*params));
   P p = *params;
   return codegen::KernelJob{op.getSymName().str(), [p, emit](ModuleOp m, StringRef s, codegen::X86Target t) { return emit(m, s, p, t); }};
@@ -41,17 +41,13 @@ Result<codegen::KernelJob> job(plan::KernelOp op, Emit<P> emit, uint64_t &scratc
 
 Result<codegen::KernelJob> loopsJob(plan::KernelOp op) {
   auto params = codegen::fromDictionary<codegen::LoopsParams>(op.getParams());
-  if (failed(params)) return makeError(StatusCode::invalidArgument, "kernel '%s': parameters do not fit the family 'loops'", op.getSymName().str().c_str());
+  if (failed(params)) return misfit(op);
   codegen::LoopsParams p = *params;
   if (op.getBody().empty())
     return codegen::KernelJob{op.getSymName().str(), [p](ModuleOp m, StringRef s, codegen::X86Target t) { return codegen::emitLoops(m, s, p, nullptr, t); }};
-  // Jobs run in contexts of their own: the body travels as text.
-  std::string text;
-  llvm::raw_string_ostream(text) << "module {\n" << *op.getOperation() << "\n}";
+  std::string text = bodyText(op);
   return codegen::KernelJob{op.getSymName().str(), [p, text](ModuleOp m, StringRef s, codegen::X86Target t) -> LogicalResult {
-                              MLIRContext *context = m.getContext();
-                              context->loadDialect<plan::PlanDialect, kernel::KernelDialect, arith::ArithDialect, math::MathDialect>();
-                              auto source = parseSourceString<ModuleOp>(text, context);
+                              auto source = parseBody(text, m.getContext());
                               if (!source) return failure();
                               auto op = *source->getOps<plan::KernelOp>().begin();
                               return codegen::emitLoops(m, s, p, &op.getBody(), t);
@@ -70,12 +66,29 @@ Result<codegen::KernelJob> makeJob(plan::KernelOp op, uint64_t &scratch) {
   if (f == "rope_append") return job<RopeAppendParams>(op, emitRopeAppend, scratch);
   if (f == "attention") return job<AttentionParams>(op, emitAttention, scratch);
   if (f == "loops") return loopsJob(op);
-  return makeError(StatusCode::unsupported,
-                   "kernel '%s': unknown family '%s', expected matmul, norm, quantize, activation, gather, angles, rope_append, attention or loops",
-                   op.getSymName().str().c_str(), f.str().c_str());
+  return unknownFamily(op);
 }
 
 } // namespace
+
+Status misfit(plan::KernelOp op) {
+  return makeError(StatusCode::invalidArgument, "kernel '%s': parameters do not fit the family '%s'", op.getSymName().str().c_str(), op.getFamily().str().c_str());
+}
+Status unknownFamily(plan::KernelOp op) {
+  return makeError(StatusCode::unsupported,
+                   "kernel '%s': unknown family '%s', expected matmul, norm, quantize, activation, gather, angles, rope_append, attention or loops",
+                   op.getSymName().str().c_str(), op.getFamily().str().c_str());
+}
+
+std::string bodyText(plan::KernelOp op) {
+  std::string text;
+  llvm::raw_string_ostream(text) << "module {\n" << *op.getOperation() << "\n}";
+  return text;
+}
+OwningOpRef<ModuleOp> parseBody(StringRef text, MLIRContext *context) {
+  context->loadDialect<plan::PlanDialect, kernel::KernelDialect, arith::ArithDialect, math::MathDialect>();
+  return parseSourceString<ModuleOp>(text, context);
+}
 
 Program buildProgram(plan::ProgramOp op, uint64_t scratch) {
   Program p;

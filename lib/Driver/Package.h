@@ -6,11 +6,21 @@
 #include "lathe/artifact/Format.h"
 #include "lathe/artifact/Program.h"
 #include "lathe/base/Status.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
 
 namespace lathe {
 
 /// The PROGRAM section of a plan.
 Program buildProgram(plan::ProgramOp op, uint64_t scratch);
+
+/// What emitters of every target say of a kernel whose parameters or family they do not take.
+Status misfit(plan::KernelOp op);
+Status unknownFamily(plan::KernelOp op);
+
+/// A kernel with its body as text, and back in another context: jobs run in contexts of their own. Null if it does not parse.
+std::string bodyText(plan::KernelOp op);
+mlir::OwningOpRef<mlir::ModuleOp> parseBody(llvm::StringRef text, mlir::MLIRContext *context);
 
 struct GpuCode {
   std::string ptx, cubin; ///< |cubin| is empty where there is no ptxas

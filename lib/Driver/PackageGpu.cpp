@@ -4,10 +4,6 @@
 #include "NVPTX/Kernels.h"
 #include "NVPTX/Lower.h"
 #include "Package.h"
-#include "dialects/Kernel/Kernel.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Parser/Parser.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringMap.h"
 
@@ -17,10 +13,6 @@ namespace lathe {
 namespace {
 using codegen::nvptx::Chip;
 using codegen::nvptx::PtxJob;
-
-Status misfit(plan::KernelOp op) {
-  return makeError(StatusCode::invalidArgument, "kernel '%s': parameters do not fit the family '%s'", op.getSymName().str().c_str(), op.getFamily().str().c_str());
-}
 
 template <typename P>
 Result<PtxJob> job(plan::KernelOp op, LogicalResult (*emit)(ModuleOp, StringRef, const P &, const Chip &)) {
@@ -36,13 +28,9 @@ Result<PtxJob> loopsJob(plan::KernelOp op) {
   codegen::LoopsParams p = *params;
   if (op.getBody().empty())
     return PtxJob{op.getSymName().str(), [p](ModuleOp m, StringRef s, const Chip &c) { return codegen::nvptx::emitLoops(m, s, p, nullptr, c); }};
-  // Jobs run in contexts of their own: the body travels as text.
-  std::string text;
-  llvm::raw_string_ostream(text) << "module {\n" << *op.getOperation() << "\n}";
+  std::string text = bodyText(op);
   return PtxJob{op.getSymName().str(), [p, text](ModuleOp m, StringRef s, const Chip &c) -> LogicalResult {
-                  MLIRContext *context = m.getContext();
-                  context->loadDialect<plan::PlanDialect, kernel::KernelDialect, arith::ArithDialect, math::MathDialect>();
-                  auto source = parseSourceString<ModuleOp>(text, context);
+                  auto source = parseBody(text, m.getContext());
                   if (!source) return failure();
                   auto op = *source->getOps<plan::KernelOp>().begin();
                   return codegen::nvptx::emitLoops(m, s, p, &op.getBody(), c);
@@ -61,9 +49,7 @@ Result<PtxJob> makeJob(plan::KernelOp op) {
   if (f == "rope_append") return job<RopeAppendParams>(op, nvptx::emitRopeAppend);
   if (f == "attention") return job<AttentionParams>(op, nvptx::emitAttention);
   if (f == "loops") return loopsJob(op);
-  return makeError(StatusCode::unsupported,
-                   "kernel '%s': unknown family '%s', expected matmul, norm, quantize, activation, gather, angles, rope_append, attention or loops",
-                   op.getSymName().str().c_str(), f.str().c_str());
+  return unknownFamily(op);
 }
 
 /// Kernel to the layers that launch it: "blk.0.q+blk.0.k+blk.0.v and 29 more".

@@ -68,6 +68,19 @@ Result<std::vector<int32_t>> promptTokens(const RunFlags &f, const Session &sess
   return text->encodeChat(messages, options);
 }
 
+/// What both engines' requests have: the prompt and how to answer it.
+template <typename R> Status fill(R &request, const RunFlags &f, const Session &session) {
+  LATHE_ASSIGN_OR_RETURN(request.prompt, promptTokens(f, session));
+  SamplingParams base;
+  base.temperature = 0;
+  request.sampling = f.sampling.apply(session.text ? session.text->samplingDefaults() : base);
+  request.maxTokens = static_cast<uint32_t>(f.newTokens);
+  request.stops = f.stops;
+  request.ignoreEnd = f.ignoreEnd;
+  request.continues = !f.chat;
+  return Status();
+}
+
 /// Prints pieces as they come.
 std::function<bool(int32_t, std::string_view)> printer(const RunFlags &f, const Session &session) {
   return [json = f.json, showIds = f.ids || !session.text, first = true](int32_t id, std::string_view piece) mutable {
@@ -85,14 +98,7 @@ std::function<bool(int32_t, std::string_view)> printer(const RunFlags &f, const 
 /// The same answer by the serving engine, which drafts.
 Result<int> runSpeculated(const RunFlags &f, const Session &session, Speculation method) {
   Request request;
-  LATHE_ASSIGN_OR_RETURN(request.prompt, promptTokens(f, session));
-  SamplingParams base;
-  base.temperature = 0;
-  request.sampling = f.sampling.apply(session.text ? session.text->samplingDefaults() : base);
-  request.maxTokens = static_cast<uint32_t>(f.newTokens);
-  request.stops = f.stops;
-  request.ignoreEnd = f.ignoreEnd;
-  request.continues = !f.chat;
+  LATHE_RETURN_IF_ERROR(fill(request, f, session));
   request.speculate = method;
   LATHE_ASSIGN_OR_RETURN(Answering answering, Answering::open(session, f.engine, 1));
   Answering::Answer answer;
@@ -133,14 +139,7 @@ Result<int> runSpeculated(const RunFlags &f, const Session &session, Speculation
 Result<int> runOnce(const RunFlags &f, Session &session) {
   CompletionRequest request;
   request.sequence = session.sequence;
-  LATHE_ASSIGN_OR_RETURN(request.prompt, promptTokens(f, session));
-  SamplingParams base;
-  base.temperature = 0;
-  request.sampling = f.sampling.apply(session.text ? session.text->samplingDefaults() : base);
-  request.maxTokens = static_cast<uint32_t>(f.newTokens);
-  request.stops = f.stops;
-  request.ignoreEnd = f.ignoreEnd;
-  request.continues = !f.chat;
+  LATHE_RETURN_IF_ERROR(fill(request, f, session));
   request.onPiece = printer(f, session);
   GenerateTimings timings;
   Completion answer;

@@ -52,12 +52,23 @@ def lathe(a, artifact):
 
 
 def llama_bench(path, a):
+    """llama.cpp and ik_llama.cpp: their own llama-bench, and for 16 sequences the llama-batched-bench beside it. ik_llama.cpp repacks weights on loading."""
+    text = subprocess.run([path, "--help"], capture_output=True, text=True)
+    repack = "-rtr" in text.stdout + text.stderr
+
     def run(*options):
-        out = subprocess.run([path, "-m", a.model, "-t", str(a.threads), "-fa", "1", "-r", "1", "-o", "json", *options], check=True, capture_output=True, text=True).stdout
+        out = subprocess.run([path, "-m", a.model, "-t", str(a.threads), "-fa", "1", "-r", "1", "-o", "json", *(["-rtr", "1"] if repack else []), *options],
+                             check=True, capture_output=True, text=True).stdout
         return json.loads(out)[-1]["avg_ts"]
 
-    extra = ["-rtr", "1"] if "ik" in path else []
-    return {"prompt": run("-p", "512", "-n", "0", *extra), "decode": run("-p", "0", "-n", "48", *extra)}
+    figures = {"prompt": run("-p", "512", "-n", "0"), "decode": run("-p", "0", "-n", "48"),
+               "depth": run(*(["-p", "0", "-n", "0", "-gp", "2048,24"] if repack else ["-p", "0", "-n", "24", "-d", "2048"]))}
+    batched = os.path.join(os.path.dirname(path), "llama-batched-bench")
+    if os.path.exists(batched):
+        out = subprocess.run([batched, "-m", a.model, "-c", "4096", "-b", "2048", "-ub", "512", "-npp", "64", "-ntg", "32", "-npl", "16", "-t", str(a.threads),
+                              "-tb", str(a.threads), *(["-fa", "-rtr"] if repack else ["-fa", "on"])], check=True, capture_output=True, text=True).stdout
+        figures["batch"] = float([line for line in out.splitlines() if line.startswith("|")][-1].split("|")[8])
+    return figures
 
 
 p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -66,7 +77,7 @@ p.add_argument("--lathe", default="build/bin/lathe")
 p.add_argument("--rounds", type=int, default=5)
 p.add_argument("--threads", type=int, default=2)
 p.add_argument("--openvino", metavar="PYTHON", help="a Python that has openvino-genai")
-p.add_argument("--llama-bench", action="append", default=[], metavar="NAME=PATH", help="a llama-bench of llama.cpp or ik_llama.cpp; ik in its path adds run-time repacking")
+p.add_argument("--llama-bench", action="append", default=[], metavar="NAME=PATH", help="a llama-bench of llama.cpp or ik_llama.cpp, with llama-batched-bench beside it")
 p.add_argument("--json", action="store_true")
 a = p.parse_args()
 

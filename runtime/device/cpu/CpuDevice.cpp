@@ -230,7 +230,7 @@ Result<Ticket> CpuExecutable::submit(EntryKind kind, const LatheStep &input) {
       [](void *self, unsigned thread, unsigned n, FlagBarrier &barrier) {
         static_cast<CpuExecutable *>(self)->work(thread, n, barrier);
       },
-      this);
+      this, reinterpret_cast<uintptr_t>(bucket) + (uint64_t(rows) << 48));
   return ++lastTicket;
 }
 

@@ -68,13 +68,8 @@ uint64_t takePreemptions() {
   return fresh;
 }
 
-// Four preemptions in 50 ms are a crowd (a quiet machine has a few a second). Spinning is tried again after 0.1 s, and
-// after twice as long each time that it fails, up to 3 s.
-constexpr double crowdWindow = 0.05, firstPenalty = 0.1, lastPenalty = 3;
-constexpr uint64_t crowdPreemptions = 4;
-
 // About 0.1 ms and 1 ms of pauses: a barrier is seldom longer away than the first, the next token than the second.
-constexpr int barrierSpin = 4000, jobSpin = 20000, oversubscribedSpin = 20;
+constexpr int barrierSpin = 4000, jobSpin = 20000, sleepySpin = 20;
 
 } // namespace
 
@@ -93,20 +88,6 @@ void FlagBarrier::wait(unsigned me, uint32_t &epoch) {
     if (i != me)
       await(slots[i].epoch, slots[i].sleeping, spin,
             [mine](uint32_t seen) { return static_cast<int32_t>(seen - mine) >= 0; });
-}
-
-void CrowdingGuard::report(double now, uint64_t preemptions) {
-  if (now - windowStart > crowdWindow) {
-    // A long quiet time makes the guard forget.
-    if (!crowded(now) && now - crowdedUntil > 2 * lastPenalty) penalty = 0;
-    windowStart = now;
-    inWindow = 0;
-  }
-  inWindow += preemptions;
-  if (inWindow < crowdPreemptions || crowded(now)) return;
-  penalty = penalty == 0 ? firstPenalty : std::min(2 * penalty, lastPenalty);
-  crowdedUntil = now + penalty;
-  inWindow = 0;
 }
 
 std::shared_ptr<ThreadTeam> ThreadTeam::acquire() {
@@ -175,21 +156,22 @@ void ThreadTeam::work(Worker &self, unsigned index) {
   }
 }
 
-void ThreadTeam::run(unsigned wanted, bool pinThreads, Body newBody, void *newContext) {
+void ThreadTeam::run(unsigned wanted, bool pinThreads, Body newBody, void *newContext, uint64_t kind) {
   std::lock_guard lock(mutex);
   wanted = std::clamp(wanted, 1u, maxThreads);
   growLocked(wanted);
   auto clock = [] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   };
-  bool crowded = wanted > usableCpus || (wanted > 1 && crowding.crowded(clock()));
+  bool spins = wanted <= usableCpus && policy.spins();
+  double begin = clock();
   preemptions = 0;
-  barrier.reset(wanted, crowded ? oversubscribedSpin : barrierSpin);
+  barrier.reset(wanted, spins ? barrierSpin : sleepySpin);
   body = newBody;
   context = newContext;
   threads = wanted;
   pin = pinThreads && wanted <= usableCpus;
-  idleSpin = crowded ? oversubscribedSpin : jobSpin;
+  idleSpin = spins ? jobSpin : sleepySpin;
   running.store(wanted - 1);
   for (unsigned i = 1; i < wanted; ++i) {
     Worker &worker = *workers[i - 1];
@@ -198,8 +180,10 @@ void ThreadTeam::run(unsigned wanted, bool pinThreads, Body newBody, void *newCo
   }
   FloatMode mode;
   body(context, 0, wanted, barrier);
-  await(running, callerSleeps, crowded ? oversubscribedSpin : barrierSpin, [](uint32_t v) { return v == 0; });
-  if (wanted > 1) crowding.report(clock(), preemptions.load() + takePreemptions());
+  await(running, callerSleeps, spins ? barrierSpin : sleepySpin, [](uint32_t v) { return v == 0; });
+  if (wanted == 1 || wanted > usableCpus) return;
+  double end = clock();
+  policy.report(end, kind, end - begin, preemptions.load() + takePreemptions());
 }
 
 } // namespace lathe::runtime

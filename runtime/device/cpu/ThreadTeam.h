@@ -2,6 +2,7 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #pragma once
+#include "runtime/device/cpu/WaitPolicy.h"
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -32,20 +33,6 @@ private:
   int spin = 0;
 };
 
-/// Decides whether waiting threads may spin. Spinning is ten times faster when each thread has a processor of its
-/// own, and ten times slower when other programs want it too: then a spinning thread uses up its time slice and
-/// the one it waits for does not run. The number of times that threads were preempted tells which it is.
-class CrowdingGuard {
-public:
-  /// Reports a run that ended |now| (seconds) and in which threads were preempted |preemptions| times.
-  void report(double now, uint64_t preemptions);
-  bool crowded(double now) const { return now < crowdedUntil; }
-
-private:
-  double windowStart = 0, crowdedUntil = 0, penalty = 0;
-  uint64_t inWindow = 0;
-};
-
 /// Threads that sleep between runs and work together on one run at a time. The caller is thread 0.
 /// One team per process: acquire() gives every executable the same one; it ends with its last user.
 class ThreadTeam {
@@ -58,8 +45,8 @@ public:
   ~ThreadTeam();
 
   /// Runs |body| on threads 0 .. threads-1 and returns when all are done. Concurrent callers take turns.
-  /// Starts missing threads (the only allocation; see grow). |pin| binds threads to CPUs.
-  void run(unsigned threads, bool pin, Body body, void *context);
+  /// Starts missing threads (the only allocation; see grow). |pin| binds threads to CPUs. |kind|: see WaitPolicy.
+  void run(unsigned threads, bool pin, Body body, void *context, uint64_t kind = 0);
   /// Starts threads ahead of time, so that run() need not.
   void grow(unsigned threads);
 
@@ -75,7 +62,7 @@ private:
   std::mutex mutex;
   std::vector<std::unique_ptr<Worker>> workers; ///< thread t is workers[t - 1]
   FlagBarrier barrier;
-  CrowdingGuard crowding;
+  WaitPolicy policy;
   std::vector<int> cpus;
   unsigned usableCpus = 1;
   // The current run; written before |go| is raised.

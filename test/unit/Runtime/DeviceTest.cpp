@@ -72,28 +72,55 @@ TEST(ThreadTeam, FloatModeIsTheRulesWhateverTheCallerSet) {
     EXPECT_EQ(mode & 0xffc0u, 0x1f80u);
 }
 
-TEST(ThreadTeam, SpinsUnlessPreemptedOften) {
-  CrowdingGuard guard;
-  double now = 100;
-  for (int i = 0; i < 1000; ++i)
-    guard.report(now += 0.001, i % 100 == 0); // ten a second: quiet
-  EXPECT_FALSE(guard.crowded(now));
-  for (int i = 0; i < 4; ++i)
-    guard.report(now += 0.001, 1);
-  EXPECT_TRUE(guard.crowded(now));
-  EXPECT_FALSE(guard.crowded(now + 0.11)); // tried again soon
-  double spun = 0;
-  for (double end = now + 20; now < end; now += 0.001) { // a machine that stays crowded
-    bool spins = !guard.crowded(now);
-    spun += spins * 0.001;
-    guard.report(now, spins ? 1 : 0);
+namespace {
+
+/// Runs of two kinds one after the other for |seconds|, each as long as |spin| or |sleep| says (of a quiet 2 or 3 ms),
+/// with |spinPreemptions| each while spinning. Returns the share of the time that was spent spinning.
+double spinShare(WaitPolicy &policy, double &now, double seconds, double spin, double sleep, double spinPreemptions,
+                 bool named = true) {
+  double begin = now, spun = 0, owed = 0;
+  for (uint64_t i = 0; now - begin < seconds; ++i) {
+    bool spins = policy.spins();
+    double took = (i % 2 ? 0.003 : 0.002) * (spins ? spin : sleep);
+    now += took;
+    spun += spins ? took : 0;
+    owed += spins ? spinPreemptions : 0;
+    auto preemptions = static_cast<uint64_t>(owed);
+    owed -= static_cast<double>(preemptions);
+    policy.report(now, named ? 1 + i % 2 : 0, took, preemptions);
   }
-  EXPECT_LT(spun, 0.5);
-  for (double end = now + 10; now < end; now += 0.001)
-    guard.report(now, 0);
-  for (int i = 0; i < 4; ++i)
-    guard.report(now += 0.001, 1);
-  EXPECT_FALSE(guard.crowded(now + 0.11)); // long quiet: the penalty begins anew
+  return spun / (now - begin);
+}
+
+} // namespace
+
+TEST(WaitPolicy, SpinsOnAQuietMachine) {
+  WaitPolicy policy;
+  double now = 100;
+  EXPECT_GT(spinShare(policy, now, 5, 1, 3, 0.03), 0.999); // about ten preemptions a second
+}
+
+TEST(WaitPolicy, SleepsInACrowdAndTriesAgain) {
+  WaitPolicy policy;
+  double now = 100;
+  spinShare(policy, now, 1, 1, 3, 0);
+  EXPECT_LT(spinShare(policy, now, 20, 8, 3, 3), 0.06); // others came
+  EXPECT_GT(spinShare(policy, now, 20, 1, 3, 0), 0.8);  // and went: at most 3 s more
+}
+
+TEST(WaitPolicy, SpinsWhenPreemptionsAreShortAndSleepingIsSlower) {
+  WaitPolicy policy;
+  double now = 100;
+  spinShare(policy, now, 1, 1, 5, 0);
+  EXPECT_GT(spinShare(policy, now, 20, 1.1, 5, 0.5), 0.95);
+  // What it learned does not outlive a change: now others want the processors for good.
+  EXPECT_LT(spinShare(policy, now, 20, 9, 4, 3), 0.25);
+}
+
+TEST(WaitPolicy, TakesTheHintWhenNothingCanBeCompared) {
+  WaitPolicy policy;
+  double now = 100;
+  EXPECT_LT(spinShare(policy, now, 20, 5, 2, 1, false), 0.1);
 }
 
 TEST(Topology, ReadsLimits) {
@@ -244,8 +271,9 @@ TEST(Device, BlocksAreSavedRestoredAndCopied) {
       EXPECT_EQ(seen, ones) << block;
     }
     std::string bytes = std::to_string(ones.size());
-    EXPECT_EQ(e.copyBlock(g, 0, options.kvBlocks[g]).message(), "no KV block " + std::to_string(options.kvBlocks[g]) + " of " +
-                                                                    bytes + " bytes in group " + std::to_string(g));
+    EXPECT_EQ(e.copyBlock(g, 0, options.kvBlocks[g]).message(), "no KV block " + std::to_string(options.kvBlocks[g]) +
+                                                                    " of " + bytes + " bytes in group " +
+                                                                    std::to_string(g));
     EXPECT_EQ(e.copyBlock(g, 99, 0).message(), "no KV block 99 of " + bytes + " bytes in group " + std::to_string(g));
   }
   EXPECT_EQ(e.copyBlock(2, 0, 1).message(), "no KV group 2");

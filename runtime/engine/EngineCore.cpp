@@ -34,6 +34,8 @@ constexpr uint32_t defaultStepTokens = 256;
 constexpr size_t usualLogprobs = 20;
 /// What measuring steps may cost at start.
 constexpr double measureSeconds = 0.25;
+// Rows and tokens before them of the step that says what history costs.
+constexpr uint32_t historyRows = 16, measuredHistory = 1024;
 
 } // namespace
 
@@ -145,10 +147,11 @@ Status EngineCore::open(std::shared_ptr<LoadedArtifact> loaded, std::shared_ptr<
   return Status();
 }
 
-/// Feeds the cost model with steps of 1, 4, 16, ... rows, until the time for it is used up.
+/// Feeds the cost model with steps of 1, 4, 16, ... rows, until the time for it is used up, and with what history costs.
 Status EngineCore::measureSteps(StepCostModel &cost) {
   LATHE_RETURN_IF_ERROR(device->measure(1).status()); // brings weights and code into memory
-  double spent = 0, last = 0;
+  double spent = 0, last = 0, alone = 0;
+  uint32_t most = 0;
   for (uint32_t rows = 1; rows <= limit.stepTokens; rows *= 4) {
     if (spent + 4 * last > measureSeconds) break;
     double fastest = std::numeric_limits<double>::infinity();
@@ -158,7 +161,15 @@ Status EngineCore::measureSteps(StepCostModel &cost) {
       spent += last;
     }
     cost.observe(rows, fastest);
+    if (rows <= historyRows) most = rows, alone = fastest;
   }
+  uint32_t page = 1, history = std::min(measuredHistory, artifact->program().maxSeq - most);
+  for (const KVGroup &group : artifact->program().kvGroups)
+    page = std::max(page, group.pageTokens);
+  history -= history % page;
+  if (!most || history < page || spent + 4 * alone > 2 * measureSeconds) return Status();
+  LATHE_ASSIGN_OR_RETURN(last, device->measure(most, history));
+  cost.setHistoryWeight(std::clamp((last / alone - 1) / history, 0.0, 1.0 / 64));
   return Status();
 }
 

@@ -128,25 +128,26 @@ std::span<const float> StepDevice::result(EntryKind kind, uint32_t index) {
   return {device->logits(index), program().vocabulary};
 }
 
-Result<double> StepDevice::measure(uint32_t rows) {
+Result<double> StepDevice::measure(uint32_t rows, uint32_t history) {
   const Program &p = program();
   std::vector<std::vector<int32_t>> tables;
   std::vector<const int32_t *> pointers;
   std::vector<uint32_t> strides;
   for (uint32_t g = 0; g < p.kvGroups.size(); ++g) {
-    uint32_t page = p.kvGroups[g].pageTokens, needed = (rows + page - 1) / page;
-    rows = std::min<uint64_t>(rows, uint64_t(blocks[g]) * page);
+    uint32_t page = p.kvGroups[g].pageTokens, own = std::min(blocks[g], (rows + page - 1) / page);
+    uint32_t needed = history / page + own;
+    rows = std::min<uint64_t>(rows, uint64_t(own) * page);
     auto &table = tables.emplace_back();
     for (uint32_t b = 0; b < needed; ++b)
-      table.push_back(static_cast<int32_t>(std::min(b, blocks[g] - 1)));
+      table.push_back(static_cast<int32_t>(b % own));
     strides.push_back(needed);
   }
   for (auto &table : tables)
     pointers.push_back(table.data());
-  rows = std::min<uint32_t>({rows, static_cast<uint32_t>(token.size()), p.maxSeq});
+  rows = std::min<uint32_t>({rows, static_cast<uint32_t>(token.size()), p.maxSeq - history});
   for (uint32_t r = 0; r < rows; ++r) {
     token[r] = static_cast<int32_t>(r * 7919u % p.vocabulary);
-    position[r] = slot[r] = static_cast<int32_t>(r);
+    position[r] = slot[r] = static_cast<int32_t>(history + r);
     sequence[r] = 0;
   }
   auto begin = std::chrono::steady_clock::now();

@@ -51,8 +51,9 @@ public:
   std::span<const float> result(EntryKind kind, uint32_t index);
 
   /// Runs |rows| rows of an unused sequence and one row of logits; returns the seconds. Overwrites KV blocks, from
-  /// block 0 on: for use before anything is in them.
-  Result<double> measure(uint32_t rows);
+  /// block 0 on: for use before anything is in them. |history|, a multiple of every page, is how many tokens stand
+  /// before them; they are read from the blocks that |rows| rows fill, over and over.
+  Result<double> measure(uint32_t rows, uint32_t history = 0);
 
   Executable &executable() { return *device; }
   /// Bytes of weights that all runs so far have read.

@@ -17,15 +17,15 @@ uint32_t StepCostModel::bucketRows(uint32_t bucket) {
 
 StepCostModel::StepCostModel(double fixed, double perRow) : fixed(fixed), perRow(perRow) { smooth(); }
 
-void StepCostModel::observe(uint32_t rows, double seconds) {
-  if (!rows || !(seconds > 0) || !std::isfinite(seconds)) return;
-  rows = std::min(rows, maxRows);
+void StepCostModel::observe(double rows, double seconds) {
+  if (!(rows > 0) || !(seconds > 0) || !std::isfinite(seconds)) return;
+  rows = std::clamp(rows, 1.0, double(maxRows));
   uint32_t bucket = 0; // the nearest
   while (bucket + 1 < bucketCount && bucketRows(bucket) + bucketRows(bucket + 1) <= 2 * rows)
     ++bucket;
   double at = this->seconds(bucketRows(bucket)), here = this->seconds(rows);
   double scaled = here > 0 ? seconds * at / here : seconds; // moved to the bucket's own row count
-  if (seen[bucket] >= 4) scaled = std::min(scaled, 4 * mean[bucket]);
+  if (seen[bucket] >= 4) scaled = std::min(scaled, 2 * mean[bucket]);
   double weight = seen[bucket] < 8 ? 1.0 / (seen[bucket] + 1) : 1.0 / 8;
   mean[bucket] += weight * (scaled - mean[bucket]);
   if (seen[bucket] < 8) ++seen[bucket];
@@ -36,9 +36,10 @@ std::array<uint64_t, StepCostModel::stateSize> StepCostModel::state() const {
   std::array<uint64_t, stateSize> numbers{};
   numbers[0] = std::bit_cast<uint64_t>(fixed);
   numbers[1] = std::bit_cast<uint64_t>(perRow);
+  numbers[2] = std::bit_cast<uint64_t>(historyWeight);
   for (uint32_t b = 0; b < bucketCount; ++b) {
-    numbers[2 + 2 * b] = std::bit_cast<uint64_t>(mean[b]);
-    numbers[3 + 2 * b] = seen[b];
+    numbers[3 + 2 * b] = std::bit_cast<uint64_t>(mean[b]);
+    numbers[4 + 2 * b] = seen[b];
   }
   return numbers;
 }
@@ -50,9 +51,10 @@ void StepCostModel::setState(const std::array<uint64_t, stateSize> &numbers) {
   };
   fixed = positive(numbers[0]);
   perRow = positive(numbers[1]);
+  historyWeight = std::min(positive(numbers[2]), 1.0);
   for (uint32_t b = 0; b < bucketCount; ++b) {
-    mean[b] = positive(numbers[2 + 2 * b]);
-    seen[b] = mean[b] > 0 ? static_cast<uint32_t>(std::min<uint64_t>(numbers[3 + 2 * b], 8)) : 0;
+    mean[b] = positive(numbers[3 + 2 * b]);
+    seen[b] = mean[b] > 0 ? static_cast<uint32_t>(std::min<uint64_t>(numbers[4 + 2 * b], 8)) : 0;
   }
   smooth();
 }
@@ -87,13 +89,25 @@ void StepCostModel::smooth() {
     value[b] = std::max(value[b], value[b - 1]);
 }
 
-double StepCostModel::seconds(uint32_t rows) const {
-  rows = std::clamp(rows, 1u, maxRows);
+double StepCostModel::seconds(double rows) const {
+  rows = std::clamp(rows, 1.0, double(maxRows));
   uint32_t b = 0;
   while (b + 2 < bucketCount && bucketRows(b + 1) <= rows)
     ++b;
   double low = bucketRows(b), high = bucketRows(b + 1);
   return value[b] + (value[b + 1] - value[b]) * (rows - low) / (high - low);
+}
+
+uint32_t StepCostModel::chunkWithin(double most, uint32_t first, uint32_t limit) const {
+  uint32_t low = 0, high = limit;
+  while (low < high) {
+    uint32_t middle = low + (high - low + 1) / 2;
+    if (work(middle, historyOf(first, middle)) <= most)
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  return low;
 }
 
 uint32_t StepCostModel::rowsWithin(double target, uint32_t limit) const {

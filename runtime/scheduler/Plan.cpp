@@ -14,6 +14,9 @@ namespace lathe::runtime {
 static constexpr double never = std::numeric_limits<double>::infinity();
 // Prefixes shorter than this are not worth waiting for (the threshold of SGLang's in-batch rule).
 static constexpr uint32_t awaitTokens = 32;
+// The cost model is a mean, the promise is about the slowest hundredth: so much later than expected they are, in parts of
+// the expected time. More than the upper limit is not made up for, or prompts would hardly get on.
+static constexpr double leastLate = 0.1, mostLate = 0.35;
 // Prompts that may lengthen a step at the same time, each by the time of a decode-only one.
 static constexpr double maxPacedPrompts = 4;
 // Prefix comparisons of one pass; what was compared once is remembered.
@@ -70,8 +73,8 @@ bool SchedulerImpl::extendRow(uint32_t index, uint32_t tokens) {
 
 // Chunks.
 
-/// The longest step that running sequences should see while prompts are computed.
-double SchedulerImpl::contentionTarget(uint32_t sequences) const {
+/// The longest step that running sequences, whose own rows are |work|, should see while prompts are computed.
+double SchedulerImpl::contentionTarget(uint32_t sequences, double work) const {
   double target = never;
   if (options.policy == SchedulingPolicy::deadline) target = tightestTpot();
   if (target == never) target = options.itlTarget;
@@ -85,9 +88,9 @@ double SchedulerImpl::contentionTarget(uint32_t sequences) const {
     double pace = std::max({1.0, std::min(prompts, maxPacedPrompts), prompts / sequences});
     // And five for the prompts of a tenant beside whom another floods: most of what waits longer is the flood's.
     if (promptBesideFlood()) pace = std::max(pace, 5.0);
-    target = options.cost.seconds(sequences) * (1 + pace);
+    target = options.cost.seconds(work) * (1 + pace);
   }
-  return 0.9 * target; // the model is a mean, the promise is about the slowest hundredth
+  return target / (1 + std::clamp(late, leastLate, mostLate));
 }
 
 double SchedulerImpl::tightestTpot() const {
@@ -98,11 +101,22 @@ double SchedulerImpl::tightestTpot() const {
 }
 
 void SchedulerImpl::setPrefillLimit() {
-  prefillLeft = budget;
+  prefillLeft = never;
+  promptPlanned = false;
   if (!(contended = decoders > 0)) return;
-  uint32_t rowsFit = options.cost.rowsWithin(contentionTarget(decoders), options.stepTokens);
-  // One row at least: whatever the target, a prompt gets on.
-  prefillLeft = std::min(budget, rowsFit > decoders ? rowsFit - decoders : 1);
+  double decodes = 0;
+  for (const StepPiece &piece : current.pieces)
+    decodes += workOf(piece);
+  prefillLeft = options.cost.rowsWithin(contentionTarget(decoders, decodes), StepCostModel::maxRows) - decodes;
+}
+
+/// Tokens of a prompt, |first| of which are computed and |rest| are not, that the step has room for. If nothing is
+/// planned for any prompt yet it is one at least: whatever the target, prompts get on.
+uint32_t SchedulerImpl::chunkOf(uint32_t rest, uint32_t first) const {
+  uint32_t most = std::min(rest, budget);
+  if (!contended) return most;
+  uint32_t chunk = options.cost.chunkWithin(prefillLeft, first, most);
+  return chunk || promptPlanned ? chunk : std::min(most, 1u);
 }
 
 double SchedulerImpl::prefillSecondsPerRow() const {
@@ -111,7 +125,7 @@ double SchedulerImpl::prefillSecondsPerRow() const {
     running += rows[index].known - rows[index].computed == 1;
   uint32_t chunk = options.stepTokens;
   if (running) {
-    uint32_t fit = options.cost.rowsWithin(contentionTarget(running), options.stepTokens);
+    uint32_t fit = options.cost.rowsWithin(contentionTarget(running, running), options.stepTokens);
     chunk = fit > running ? fit - running : 1;
   }
   return options.cost.seconds(running + chunk) / chunk;
@@ -205,18 +219,19 @@ void SchedulerImpl::planPrefills() {
   for (uint32_t index : prefilling) {
     Row &row = rows[index];
     if (row.request == none || row.piece != none) continue; // preempted just now
-    uint32_t rest = row.known - row.computed, tokens = std::min({rest, budget, prefillLeft});
+    uint32_t rest = row.known - row.computed, tokens = chunkOf(rest, row.computed);
     const RequestState &r = requests[row.request];
     if (options.maxResults && r.spec.promptRows == ScheduledRequest::PromptRows::all)
       tokens = std::min(tokens, std::max(1u, options.maxResults - std::min(options.maxResults, current.results)));
     if (!tokens) break;
     if (!extendRow(index, tokens)) continue;
-    prefillLeft -= tokens;
     current.results += r.spec.promptRows == ScheduledRequest::PromptRows::all ? tokens : 0;
     addPiece(index, tokens,
              tokens == rest ? Reason::prefill
              : contended    ? Reason::prefillContended
                             : Reason::prefillChunk);
+    prefillLeft -= workOf(current.pieces.back());
+    promptPlanned = true;
   }
   prefilling.clear();
 }
@@ -400,7 +415,7 @@ SchedulerImpl::Outcome SchedulerImpl::admit(const Item &item) {
     endRequest(item.request, EndReason::rejected, Reason::rejectTtft, current.ended);
     return Outcome::removed;
   }
-  if (!budget || !prefillLeft) return headWait = Reason::waitBudget, Outcome::stop;
+  if (!chunkOf(1, 0)) return headWait = Reason::waitBudget, Outcome::stop;
   if (stillAwaits(r)) return headWait = Reason::waitPrefix, Outcome::skipped;
   if (options.policy == SchedulingPolicy::deadline && decoders) {
     // One decoding sequence more must not miss the tightest time per token.
@@ -451,7 +466,7 @@ SchedulerImpl::Outcome SchedulerImpl::admit(const Item &item) {
   countOutstanding();
   for (uint32_t g = 0; g < cache.groups() && fits && !alone; ++g)
     fits = outstanding[g] <= cache.pool(g).available(); // blocks of the hit may have been counted as free
-  uint32_t rest = known - row.computed, chunk = std::min({rest, budget, prefillLeft});
+  uint32_t rest = known - row.computed, chunk = std::max(1u, chunkOf(rest, row.computed));
   if (allRows && options.maxResults)
     chunk = std::min(chunk, std::max(1u, options.maxResults - std::min(options.maxResults, current.results)));
   if (fits) fits = extendRow(index, chunk);
@@ -485,13 +500,16 @@ SchedulerImpl::Outcome SchedulerImpl::admit(const Item &item) {
                                                    : Reason::admitFirst;
   ++counters.reasons[static_cast<size_t>(reason)];
   current.admitted.push_back({r.spec.id, item.choice, index, row.computed, first, reason});
-  if (rest > 1) prefillLeft -= chunk;
   if (allRows) current.results += chunk;
   addPiece(index, chunk,
            rest == 1 && again ? Reason::decode
            : chunk == rest    ? Reason::prefill
            : contended        ? Reason::prefillContended
                               : Reason::prefillChunk);
+  if (rest > 1) {
+    prefillLeft -= workOf(current.pieces.back());
+    promptPlanned = true;
+  }
   headroomRatio = std::max(0.25, headroomRatio * 0.98);
   return Outcome::admitted;
 }

@@ -345,6 +345,19 @@ void SchedulerImpl::takeVerified(uint32_t index, std::span<const ChoiceResult> r
   }
 }
 
+void SchedulerImpl::learnCost(double seconds) {
+  double work = 0;
+  for (const StepPiece &piece : current.pieces)
+    work += workOf(piece);
+  if (contended && promptPlanned && seconds > 0 && std::isfinite(seconds)) {
+    // Stochastic approximation of the quantile: a hundred steps in time push as far as one that is late.
+    constexpr double pace = 0.03;
+    bool tooLate = seconds > (1 + late) * options.cost.seconds(work);
+    late = std::clamp(late + (tooLate ? 0.99 : -0.01) * pace, 0.0, 1.0);
+  }
+  options.cost.observe(work, seconds);
+}
+
 std::span<const PlannedEnd> SchedulerImpl::commit(double now, double seconds, std::span<const PieceResult> results) {
   committed.clear();
   if (!inFlight) return committed;
@@ -352,7 +365,7 @@ std::span<const PlannedEnd> SchedulerImpl::commit(double now, double seconds, st
   if (trace) trace.commit(now, seconds, current.pieces, results);
   inFlight = false;
   cache.commitCopies();
-  if (options.learnCost) options.cost.observe(current.rows, seconds);
+  if (options.learnCost) learnCost(seconds);
   ++counters.steps;
   counters.rows += current.rows;
   for (size_t i = 0; i < current.pieces.size(); ++i) {

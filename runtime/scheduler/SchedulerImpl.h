@@ -143,9 +143,14 @@ private:
   void countOutstanding();
   uint32_t spare(uint32_t group) const;
   uint32_t blocksFor(uint32_t tokens, uint32_t group) const;
-  double contentionTarget(uint32_t sequences) const;
+  double contentionTarget(uint32_t sequences, double work) const;
   double tightestTpot() const;
   void setPrefillLimit();
+  void learnCost(double seconds);
+  double workOf(const StepPiece &piece) const {
+    return options.cost.work(piece.tokens, StepCostModel::historyOf(piece.first, piece.tokens));
+  }
+  uint32_t chunkOf(uint32_t rest, uint32_t first) const;
   double expectedGrowth() const;
   void expire();
   bool hopeless(const RequestState &request, uint32_t rows) const;
@@ -193,14 +198,16 @@ private:
   std::vector<DraftRow> draftRows;        ///< candidates of the plan
   std::unique_ptr<float[]> draftChances;  ///< [row][maxDraftTokens]
   uint32_t proposals = 0;                 ///< rows with drafts
-  uint32_t budget = 0, prefillLeft = 0, decoders = 0, rotation = 0;
-  bool contended = false;
+  uint32_t budget = 0, decoders = 0, rotation = 0;
+  double prefillLeft = 0; ///< work (StepCostModel) that prompts may still bring
+  bool contended = false, promptPlanned = false;
   Reason headWait = Reason::none;
   uint32_t freshChecks = 0, activeTenants = 0;
   bool tenantBelowShare = false, flooded = false; ///< fair policy
 
   // Estimates.
   double meanOutput = 128;    ///< tokens of a choice
+  double late = 0.1;          ///< 99 of 100 steps beside prompts take at most (1 + this) x what was expected
   double headroomRatio = 0.5; ///< of the expected growth that admission keeps free
   SchedulerStats counters;
 };

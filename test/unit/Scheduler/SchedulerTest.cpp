@@ -339,9 +339,82 @@ TEST(Scheduler, TheCostModelLearnsAndNeverFalls) {
   model.observe(16, NAN);
   model.observe(0, 1);
   EXPECT_TRUE(std::isfinite(model.seconds(16)));
+  model.setHistoryWeight(0.001);
+  EXPECT_EQ(model.work(3, 1000), 4);
+  EXPECT_EQ(StepCostModel::historyOf(10, 2), 23); // 11 and 12 tokens
+  uint32_t chunk = model.chunkWithin(100, 2000, 256);
+  EXPECT_LE(model.work(chunk, StepCostModel::historyOf(2000, chunk)), 100);
+  EXPECT_GT(model.work(chunk + 1, StepCostModel::historyOf(2000, chunk + 1)), 100);
+  EXPECT_EQ(model.chunkWithin(2, 2000, 256), 0u);
+  EXPECT_EQ(model.chunkWithin(1e9, 2000, 256), 256u);
   StepCostModel copy;
   copy.setState(model.state());
   EXPECT_EQ(copy.seconds(77), model.seconds(77));
+  EXPECT_EQ(copy.work(3, 1000), 4);
+}
+
+namespace {
+
+/// Steps beside a prompt of 2,000 tokens, as parts of a decode-only step of the same 8 sequences. The machine takes 1 ms
+/// and 0.2 ms a row, a token of history costs 0.001 of a row; every 25th step takes |hiccup| times as long.
+std::vector<double> stepsBesideAPrompt(double historyWeight, double hiccup) {
+  constexpr uint32_t sequences = 8;
+  SchedulerOptions o;
+  o.contextTokens = 4096, o.maxSequences = 16, o.stepTokens = 256;
+  o.cost = StepCostModel(1e-3, 2e-4);
+  o.cost.setHistoryWeight(historyWeight);
+  Fixture f(o, 8192);
+  for (RequestId id = 1; id <= sequences; ++id)
+    EXPECT_TRUE(f.scheduler->add(0, Fixture::request(id, 4, 3000)).ok());
+  std::vector<double> contended;
+  uint64_t steps = 0;
+  auto step = [&] {
+    const StepPlan &plan = f.plan();
+    double rows = 0, history = 0, decodes = 0, decodeHistory = 0;
+    bool prompt = false;
+    std::vector<PieceResult> results;
+    f.choices.assign(64, {7, false, EndReason::stop});
+    for (const StepPiece &piece : plan.pieces) {
+      double tokens = StepCostModel::historyOf(piece.first, piece.tokens);
+      rows += piece.tokens, history += tokens;
+      if (piece.reason == Reason::decode)
+        decodes += piece.tokens, decodeHistory += tokens;
+      else
+        prompt = true;
+      results.push_back({{f.choices.data(), piece.samples}, false});
+    }
+    auto seconds = [](double r, double h) { return 1e-3 + 2e-4 * (r + 1e-3 * h); };
+    double took = seconds(rows, history) * (++steps % 25 ? 1 : hiccup);
+    if (prompt && decodes == sequences) contended.push_back(took / seconds(decodes, decodeHistory));
+    f.scheduler->commit(f.now += took, took, results);
+  };
+  for (int i = 0; i < 100; ++i)
+    step();
+  for (RequestId id = 100; id < 104; ++id) { // one after the other
+    EXPECT_TRUE(f.scheduler->add(f.now, Fixture::request(id, 2000, 1)).ok());
+    size_t before = contended.size();
+    do
+      step(); // until the prompt is through
+    while (contended.size() != std::exchange(before, contended.size()));
+  }
+  std::sort(contended.begin(), contended.end());
+  return contended;
+}
+
+} // namespace
+
+TEST(Scheduler, OnePromptAtMostDoublesTheTimeBetweenTokens) {
+  auto p99 = [](const std::vector<double> &steps) { return steps[steps.size() * 99 / 100]; };
+  std::vector<double> known = stepsBesideAPrompt(1e-3, 1), unknown = stepsBesideAPrompt(0, 1);
+  std::vector<double> late = stepsBesideAPrompt(1e-3, 1.3);
+  std::printf("slowest hundredth %.2f of a decode-only step, %.2f without knowing what history costs, %.2f with hiccups\n",
+              p99(known), p99(unknown), p99(late));
+  EXPECT_LE(p99(known), 2.0);
+  EXPECT_GT(known[known.size() / 2], 1.6); // and the prompt gets nearly all of its share
+  EXPECT_LE(p99(unknown), 2.0);
+  EXPECT_LT(known.back() - known[known.size() / 10], unknown.back() - unknown[unknown.size() / 10]); // an even pace
+  EXPECT_LE(p99(late), 2.1);               // a margin is learned from steps that are late
+  EXPECT_GT(late[late.size() / 2], 1.35);
 }
 
 TEST(Replay, SameDecisionsAndTheFirstThatDiffers) {
@@ -380,10 +453,10 @@ TEST(Replay, SameDecisionsAndTheFirstThatDiffers) {
     (void)replayTrace(broken).ok();
   }
   EXPECT_EQ(replayTrace("hello").status().message(),
-            "expected a trace that begins with 'lathe-trace 1', found 'hello'");
-  EXPECT_EQ(replayTrace("lathe-trace 1\nO 1 2 x\n").status().message(),
+            "expected a trace that begins with 'lathe-trace 2', found 'hello'");
+  EXPECT_EQ(replayTrace("lathe-trace 2\nO 1 2 x\n").status().message(),
             "line 2 of the trace cannot be read: 'O 1 2 x'");
-  EXPECT_EQ(replayTrace("lathe-trace 1\nG 0 0 4096 8 4294967295\nP 0\n").status().message(),
+  EXPECT_EQ(replayTrace("lathe-trace 2\nG 0 0 4096 8 4294967295\nP 0\n").status().message(),
             "the trace asks for 4294967295 KV blocks and 64 sequences of 0 tokens");
 }
 

@@ -23,15 +23,21 @@ struct LaunchShape {
 };
 
 /// |rowTile|: rows that one block computes, 8, 16 or 32. It decides speed only: rows are the n of an mma, so no row's bits depend
-/// on it.
+/// on it. |kSegments|: parts of K, of one warp each, 1, 2, 4 or 8 (with gateUp at most 4, with another activation format than bf16
+/// 1); it is part of the order of sums (docs/exactness.md, "GPU").
 struct MmaParams : MatmulParams {
   int64_t rowTile = 8;
+  int64_t kSegments = 1;
 };
 template <typename V>
 void visitFields(MmaParams &p, V &&v) {
   visitFields(static_cast<MatmulParams &>(p), v);
   v("row_tile", p.rowTile);
+  v("k_segments", p.kSegments);
 }
+
+/// The segments of K for a weight of this shape: the fewest that give a large GPU enough warps, each with 8 groups of 32 at least.
+int64_t segmentsOfK(const MatmulParams &p);
 
 LaunchShape launchShape(const MmaParams &p);
 LaunchShape launchShape(const NormParams &p);

@@ -13,7 +13,12 @@
 namespace lathe::codegen::nvptx {
 namespace {
 
-constexpr int64_t tilesPerBlock = 4; ///< warps, one tile of 16 weight rows each; with gateUp the four tiles of a unit
+/// Tiles of 16 weight rows that a block computes, a warp for each segment of K: the four tiles of a unit with gateUp, else as many
+/// as make four warps.
+int64_t tilesPerBlock(const MmaParams &p) {
+  return p.epilogue == MatmulParams::gateUp ? 4 : std::max<int64_t>(1, 4 / p.kSegments);
+}
+int64_t threadsOf(const MmaParams &p) { return 32 * tilesPerBlock(p) * p.kSegments; }
 
 struct Matmul : GpuEmitter {
   const MmaParams &p;
@@ -21,7 +26,9 @@ struct Matmul : GpuEmitter {
   Dequantizer q;
   const PackedLayout &w;
   int64_t tokens; ///< tiles of 8 rows
+  const int64_t tileCount; ///< of a block
   Value rows, unit, rowBlock;
+  Value slot, segment; ///< the warp's tile within the block, and its part of K
 
   static SmallVector<Use> uses(const MmaParams &p) {
     SmallVector<Use> u{Use::in, Use::in, Use::inout};
@@ -30,11 +37,12 @@ struct Matmul : GpuEmitter {
     return u;
   }
   Matmul(ModuleOp m, StringRef symbol, const MmaParams &p, const Chip &chip)
-      : GpuEmitter(m, symbol, chip, tilesPerBlock * 32, uses(p)), p(p), a(actLayout(p.k, p.act, p.halves)), q(*this, p.type), w(q.w),
-        tokens(p.rowTile / actBlockRows) {
+      : GpuEmitter(m, symbol, chip, threadsOf(p), uses(p)), p(p), a(actLayout(p.k, p.act, p.halves)), q(*this, p.type), w(q.w),
+        tokens(p.rowTile / actBlockRows), tileCount(tilesPerBlock(p)) {
     rows = rowCount(p.outRows);
     int64_t units = nvptx::launchShape(p).count;
     unit = remc(block, units), rowBlock = divc(block, units);
+    slot = remc(warp, tileCount), segment = divc(warp, tileCount);
   }
 
   //===-- one group of 32 k ----------------------------------------------------------------------===//
@@ -238,8 +246,12 @@ struct Matmul : GpuEmitter {
   }
 
   //===-- all of K -------------------------------------------------------------------------------===//
+  /// The sums over the warp's segment: runs of four groups are dealt evenly, and the last segment has what is left over.
   Values kLoop(Value tile, Value x) {
-    const int64_t perBlock = w.blockK / 32, U = 4, whole = a.groups / U * U;
+    const int64_t perBlock = w.blockK / 32, U = 4, runs = a.groups / U, whole = runs * U;
+    auto start = [&](Value i) { return mulc(divc(mulc(i, runs), p.kSegments), U); };
+    bool split = p.kSegments > 1;
+    Value first = split ? start(segment) : c(0), last = split ? start(addc(segment, 1)) : c(whole);
     Values acc(4 * tokens, cf(0));
     auto step = [&](Value g, int64_t count, ValueRange now) {
       Values next(now.begin(), now.end());
@@ -253,9 +265,31 @@ struct Matmul : GpuEmitter {
       for (const Group &r : groups) compute(r, next);
       return next;
     };
-    if (whole) acc = loop(c(0), c(whole), U, acc, [&](Value g, ValueRange now) { return step(g, U, now); });
-    if (whole < a.groups) acc = loop(c(whole), c(a.groups), 1, acc, [&](Value g, ValueRange now) { return step(g, 1, now); });
+    if (whole) acc = loop(first, last, U, acc, [&](Value g, ValueRange now) { return step(g, U, now); });
+    Value end = split ? select(eq(segment, p.kSegments - 1), c(a.groups), c(whole)) : c(a.groups);
+    if (whole < a.groups) acc = loop(c(whole), end, 1, acc, [&](Value g, ValueRange now) { return step(g, 1, now); });
     return acc;
+  }
+
+  /// The sums of all segments, in order, in the warps of segment 0. For all warps of the block: there is a barrier inside.
+  Values addSegments(Values acc) {
+    const int64_t perWarp = int64_t(acc.size()) * 32;
+    Value partials = sharedMemory((p.kSegments - 1) * tileCount * perWarp * 4);
+    when(ltS(c(0), segment), [&] {
+      Value mine = add(mulc(sub(warp, c(tileCount)), perWarp), lane);
+      for (size_t i = 0; i < acc.size(); ++i) stf(acc[i], partials, addc(mine, 32 * int64_t(i)));
+    });
+    barrier();
+    Value mine = add(mulc(slot, perWarp), lane);
+    return ifValues(
+        eq(segment, 0), SmallVector<Type>(acc.size(), f32),
+        [&] {
+          Values sum = acc;
+          for (int64_t s = 0; s + 1 < p.kSegments; ++s)
+            for (size_t i = 0; i < acc.size(); ++i) sum[i] = fadd(sum[i], ldf(partials, addc(mine, s * tileCount * perWarp + 32 * int64_t(i))));
+          return sum;
+        },
+        [&] { return acc; });
   }
 
   /// The lane's two row scales (int8 weights).
@@ -263,8 +297,10 @@ struct Matmul : GpuEmitter {
     return pairAt(gep(gepc(tile, packedTileBytes(p.type, p.k) - 64), shl(fragmentRow(), 3)), f32);
   }
 
+  /// What the tile's outputs are before the epilogue. In segments: for all warps of the block, and only those of segment 0 have it.
   Values tileResult(Value tile, Value x) {
     Values acc = kLoop(tile, x);
+    if (p.kSegments > 1) acc = addSegments(acc);
     if (!w.rowScale) return acc;
     Values scale = rowScales(tile);
     for (int64_t i = 0; i < int64_t(acc.size()); ++i) acc[i] = fmul(acc[i], scale[i % 4 / 2]);
@@ -273,28 +309,32 @@ struct Matmul : GpuEmitter {
 
   void mmaBody() {
     const int64_t tileBytes = packedTileBytes(p.type, p.k), tiles = (p.n + 15) / 16;
-    Value tile = add(mulc(unit, tilesPerBlock), warp);
+    Value tile = add(mulc(unit, tileCount), slot);
     Value x = at(arg(0), mulc(rowBlock, tokens), a.blockBytes);
     if (p.epilogue == MatmulParams::gateUp) return gateUpBody(at(arg(1), tile, tileBytes), x);
-    when(lt(tile, tiles), [&] {
-      Values y = tileResult(at(arg(1), tile, tileBytes), x);
-      Value n0 = add(shl(tile, 4), shl(fragmentRow(), 1));
-      bool pad = p.outStride >= rowStride(p.n); // all 16 rows of the last tile have a place
-      for (int64_t n = 0; n < tokens; ++n)
-        for (int64_t u = 0; u < 2; ++u) {
-          Value row = addc(add(mulc(rowBlock, p.rowTile), shl(fragmentColumn(), 1)), 8 * n + u);
-          when(ltS(row, rows), [&] {
-            for (int64_t r = 0; r < 2; ++r) {
-              Value column = addc(n0, r);
-              auto put = [&] { store(y[4 * n + 2 * r + u], row, column); };
-              if (pad || p.n % 16 == 0)
-                put();
-              else
-                when(lt(column, p.n), put);
-            }
-          });
-        }
-    });
+    if (p.kSegments == 1) return when(lt(tile, tiles), [&] { storeTile(tile, tileResult(at(arg(1), tile, tileBytes), x)); });
+    // A warp whose tile does not exist computes the last one: it has to be at the barrier.
+    Values y = tileResult(at(arg(1), tiles % tileCount ? mins(tile, c(tiles - 1)) : tile, tileBytes), x);
+    when(andi(eq(segment, 0), lt(tile, tiles)), [&] { storeTile(tile, y); });
+  }
+
+  void storeTile(Value tile, ValueRange y) {
+    Value n0 = add(shl(tile, 4), shl(fragmentRow(), 1));
+    bool pad = p.outStride >= rowStride(p.n); // all 16 rows of the last tile have a place
+    for (int64_t n = 0; n < tokens; ++n)
+      for (int64_t u = 0; u < 2; ++u) {
+        Value row = addc(add(mulc(rowBlock, p.rowTile), shl(fragmentColumn(), 1)), 8 * n + u);
+        when(ltS(row, rows), [&] {
+          for (int64_t r = 0; r < 2; ++r) {
+            Value column = addc(n0, r);
+            auto put = [&] { store(y[4 * n + 2 * r + u], row, column); };
+            if (pad || p.n % 16 == 0)
+              put();
+            else
+              when(lt(column, p.n), put);
+          }
+        });
+      }
   }
 
   /// Epilogue of one output.
@@ -307,12 +347,19 @@ struct Matmul : GpuEmitter {
 
   /// 32 gates and 32 ups of the unit meet in shared memory and become a group of the next matmul's activations.
   void gateUpBody(Value tile, Value x) {
-    const int64_t stride = 65; // of a token, in floats: lanes of a warp hit all banks
+    // Of a token, in floats. Eight bytes of a lane are stored at once: those of a half warp hit all banks.
+    const int64_t stride = 68;
     Value sums = sharedMemory(p.rowTile * stride * 4);
     Values y = tileResult(tile, x);
-    Value n0 = add(shl(warp, 4), shl(fragmentRow(), 1)), t0 = shl(fragmentColumn(), 1);
-    for (int64_t n = 0; n < tokens; ++n)
-      for (int64_t i = 0; i < 4; ++i) stf(y[4 * n + i], sums, add(mulc(addc(t0, 8 * n + i % 2), stride), addc(n0, i / 2)));
+    auto put = [&] {
+      Value n0 = add(shl(slot, 4), shl(fragmentRow(), 1)), t0 = shl(fragmentColumn(), 1);
+      for (int64_t n = 0; n < tokens; ++n)
+        for (int64_t u = 0; u < 2; ++u) {
+          Value both = vector::FromElementsOp::create(b, loc, vec(2, f32), ValueRange{y[4 * n + u], y[4 * n + 2 + u]});
+          st(both, gep(sums, shl(add(mulc(addc(t0, 8 * n + u), stride), n0), 2)), 0, 8);
+        }
+    };
+    p.kSegments == 1 ? put() : when(eq(segment, 0), put);
     barrier();
     ActLayout out = actLayout(p.n / 2, p.outAct, p.outHalves);
     eachWarp(c(p.rowTile), [&](Value token) {
@@ -370,6 +417,9 @@ LogicalResult verify(ModuleOp module, StringRef symbol, const MmaParams &p) {
   if (packedTileBytes(p.type, p.k) > INT32_MAX || actLayout(p.k, p.act, p.halves).blockBytes > INT32_MAX / 4)
     return fail("k = " + Twine(p.k) + " is too large for one tile");
   if (p.rowTile != 8 && p.rowTile != 16 && p.rowTile != 32) return fail("expected a row tile of 8, 16 or 32, found " + Twine(p.rowTile));
+  int64_t most = p.act != ActFormat::bf16 ? 1 : p.epilogue == MatmulParams::gateUp ? 4 : 8;
+  if (p.kSegments < 1 || p.kSegments > most || !llvm::isPowerOf2_64(p.kSegments))
+    return fail("expected a power of two of 1 to " + Twine(most) + " segments of K, found " + Twine(p.kSegments));
   if (w.floatBytes && isInt8(p.act)) return fail("expected f32 or bf16 activations for float weights, found int8");
   if (w.subK == 16 && (isInt8(p.act) || (w.min && p.act == ActFormat::bf16)) && !p.halves) return fail("expected activations with half sums for scales of 16 k");
   if (p.epilogue == MatmulParams::gateUp) {
@@ -393,11 +443,21 @@ LogicalResult emitMatmul(ModuleOp module, StringRef symbol, const MmaParams &p, 
   return success();
 }
 
+int64_t segmentsOfK(const MatmulParams &p) {
+  // A GPU of 132 multiprocessors with 16 warps each reads memory at full speed. Integer and f32 activations keep x86's bits.
+  constexpr int64_t enoughWarps = 2048, fewestGroups = 8;
+  if (p.act != ActFormat::bf16) return 1;
+  int64_t tiles = (p.n + 15) / 16, segments = 1, most = p.epilogue == MatmulParams::gateUp ? 4 : 8;
+  while (segments < most && tiles * segments < enoughWarps && (p.k + 31) / 32 >= 2 * segments * fewestGroups) segments *= 2;
+  return segments;
+}
+
 LaunchShape launchShape(const MmaParams &p) {
   LaunchShape s;
   int64_t tiles = (p.n + 15) / 16;
   bool single = p.act == ActFormat::f32 && p.epilogue != MatmulParams::gateUp;
-  s.count = single ? tiles : (tiles + tilesPerBlock - 1) / tilesPerBlock;
+  s.count = single ? tiles : (tiles + tilesPerBlock(p) - 1) / tilesPerBlock(p);
+  s.threads = threadsOf(p);
   s.items = ItemKind::perRowBlock;
   s.itemRows = p.act == ActFormat::f32 ? actBlockRows : p.rowTile;
   return s;

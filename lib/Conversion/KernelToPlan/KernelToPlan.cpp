@@ -450,6 +450,7 @@ private:
       }
       nvptx::MmaParams tiled{p};
       tiled.rowTile = rowTile;
+      tiled.kSegments = nvptx::segmentsOfK(p);
       launch(op, "matmul", tiled, l);
     }
     return success();

@@ -39,6 +39,7 @@ Case matmul(const std::string &name, StorageType type, ActFormat act, int64_t ro
   p.type = type, p.act = act, p.n = 256, p.k = 1024, p.outStride = rowStride(p.n), p.halves = packedLayout(type).subK == 16;
   p.rowTile = rows <= 8 ? 8 : rows <= 16 ? 16 : 32;
   if (gated) p.epilogue = MatmulParams::gateUp, p.outAct = act, p.outHalves = p.halves;
+  p.kSegments = segmentsOfK(p);
   return {name, nvptx::test::job(name, p, nvptx::emitMatmul), double(p.n * p.k), [=](Machine &m) {
             Buffer x(size_t(actBytes(rows, p.k, p.act, p.halves))), w(size_t(packedTileBytes(p.type, p.k) * p.n / 16));
             Buffer out(gated ? size_t(actBytes(rows, p.n / 2, p.outAct, p.outHalves)) : size_t(rows * p.outStride * 4));

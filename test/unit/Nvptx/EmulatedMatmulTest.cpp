@@ -133,8 +133,9 @@ TEST(EmulatedMatmul, IntegerAndFloat32ActivationsHaveTheModelsBits) {
 TEST(EmulatedMatmul, Bf16ActivationsAreCloseToFloat64AndDoNotDependOnTheBatch) {
   std::vector<Case> cases;
   for (StorageType type : allTypes) {
-    MmaParams p = shape(type, ActFormat::bf16, 48, packedLayout(type).blockK + 52);
-    p.bias = int(type) % 2, p.residual = int(type) % 3 == 0;
+    int64_t segments = int64_t(1) << int(type) % 4; // of four groups, some of none; the last has two groups more
+    MmaParams p = shape(type, ActFormat::bf16, 48, segments > 1 ? 564 : packedLayout(type).blockK + 52);
+    p.bias = int(type) % 2, p.residual = int(type) % 3 == 0, p.kSegments = segments;
     cases.push_back({p, "k" + std::to_string(cases.size())});
   }
   std::vector<PtxJob> jobs;
@@ -201,6 +202,57 @@ TEST(EmulatedMatmul, GateAndUpBecomeActivations) {
       ASSERT_TRUE(sameBytes(out.data(), expected.data(), out.size()));
     }
   }
+}
+
+TEST(EmulatedMatmul, GateAndUpInSegmentsAreCloseToFloat64AndDoNotDependOnTheBatch) {
+  for (int64_t segments : {2, 4}) {
+    MmaParams p = shape(segments == 2 ? StorageType::q4_1 : StorageType::int8, ActFormat::bf16, 128, 564);
+    p.epilogue = MatmulParams::gateUp, p.outAct = ActFormat::f32, p.kSegments = segments;
+    std::vector<PtxJob> jobs;
+    for (int64_t tile : {8, 32}) {
+      p.rowTile = tile;
+      jobs.push_back(job("k" + std::to_string(tile), p, nvptx::emitMatmul));
+    }
+    for (const Chip *chip : emulatedChips()) {
+      SCOPED_TRACE(std::string(chip->name) + ", " + std::to_string(segments) + " segments");
+      Machine machine(jobs, *chip);
+      ASSERT_TRUE(machine);
+      Problem t(p, 11, uint32_t(segments));
+      auto run = [&](int64_t tile) {
+        p.rowTile = tile;
+        return t.run(machine, "k" + std::to_string(tile), p, 11);
+      };
+      Buffer out = run(8), wide = run(32);
+      EXPECT_TRUE(sameBytes(out.data(), wide.data(), out.size()));
+      ActLayout l = actLayout(p.n / 2, p.outAct, p.outHalves);
+      for (int64_t r = 0; r < 11; ++r)
+        for (int64_t j = 0; j < p.n / 2; ++j) {
+          int64_t gateRow = j / 32 * 64 + j % 32;
+          auto [gate, gateSize] = t.real(r, gateRow);
+          auto [up, upSize] = t.real(r, gateRow + 32);
+          double want = gate / (1 + std::exp(-gate)) * up;
+          const float *block = reinterpret_cast<const float *>(out.data() + r / 8 * l.blockBytes);
+          ASSERT_NEAR(block[(j / 32 * 8 + r % 8) * 32 + j % 32], want, 2e-6 * (gateSize * (1 + std::fabs(up)) + upSize * (1 + std::fabs(gate)) + 1))
+              << "row " << r << " output " << j;
+        }
+    }
+  }
+}
+
+TEST(EmulatedMatmul, SegmentsFollowTheShapeOfTheWeight) {
+  auto segments = [](int64_t n, int64_t k, ActFormat act = ActFormat::bf16, bool gated = false) {
+    MmaParams p = shape(StorageType::q4_0, act, n, k);
+    if (gated) p.epilogue = MatmulParams::gateUp;
+    return segmentsOfK(p);
+  };
+  EXPECT_EQ(segments(4096, 4096), 8);
+  EXPECT_EQ(segments(4096, 4096, ActFormat::int8), 1);
+  EXPECT_EQ(segments(4096, 4096, ActFormat::f32), 1);
+  EXPECT_EQ(segments(28672, 4096, ActFormat::bf16, true), 2);
+  EXPECT_EQ(segments(4096, 4096, ActFormat::bf16, true), 4);
+  EXPECT_EQ(segments(128256, 4096), 1);
+  EXPECT_EQ(segments(576, 576), 2);
+  EXPECT_EQ(segments(64, 64), 1);
 }
 
 } // namespace

@@ -34,9 +34,11 @@ inline std::vector<PtxJob> realisticKernels(bool everything) {
         MmaParams p;
         p.type = type, p.n = 4096, p.k = 4096, p.act = act, p.halves = w.subK == 16, p.outStride = 4096, p.rowTile = tile;
         p.bias = int(type) % 2, p.residual = int(type) % 3 == 0;
+        p.kSegments = segmentsOfK(p);
         add("matmul", p, emitMatmul);
         if (everything || int(type) % 6 == 3) {
           p.n = 8192, p.epilogue = MatmulParams::gateUp, p.bias = p.residual = false, p.outAct = act, p.outHalves = p.halves;
+          p.kSegments = segmentsOfK(p);
           add("gated", p, emitMatmul);
         }
       }

@@ -140,6 +140,10 @@ TEST(Lower, EmittersSayWhatTheyCannotDo) {
   MmaParams m;
   m.type = StorageType::q4_0, m.n = 64, m.k = 64, m.outStride = 64, m.rowTile = 12;
   EXPECT_NE(message(nvptx::test::job("k", m, nvptx::emitMatmul)).find("expected a row tile of 8, 16 or 32, found 12"), std::string::npos);
+  m.rowTile = 8, m.act = ActFormat::bf16, m.kSegments = 3;
+  EXPECT_NE(message(nvptx::test::job("k", m, nvptx::emitMatmul)).find("expected a power of two of 1 to 8 segments of K, found 3"), std::string::npos);
+  m.act = ActFormat::int8, m.kSegments = 2;
+  EXPECT_NE(message(nvptx::test::job("k", m, nvptx::emitMatmul)).find("expected a power of two of 1 to 1 segments of K, found 2"), std::string::npos);
   AttentionParams a;
   a.qHeads = 64, a.kvHeads = 1, a.headDim = a.valueDim = 128, a.page = 16, a.headStride = a.blockStride = 16 * 128 * 4, a.outStride = 64 * 128, a.chunk = 16384;
   EXPECT_NE(message(nvptx::test::job("k", a, nvptx::emitAttention)).find("bytes of shared memory, expected at most 49152"), std::string::npos);

@@ -24,13 +24,15 @@ class Plan_Op<string mnemonic, list<Trait> traits = []> : Op<Plan_Dialect, mnemo
 def Plan_ProgramOp : Plan_Op<"program", [SymbolTable, NoTerminator, SingleBlock, IsolatedFromAbove]> {
   let summary = "a compiled step";
   let description = [{
-    Sizes of the step, and in its body buffers, weights, kernels and entries. `embeddingOffset` and `embeddingStride` are there if the entry "embed" is.
+    Sizes of the step, and in its body buffers, weights, kernels and entries. `embeddingOffset` and `embeddingStride` are there if the entry "embed" is, `draftMaxSeq` (positions that
+    the draft was made for) and the place of its logits if the entries "draft" and "draft_head" are.
 
     Example: `plan.program max_rows 512 max_out_rows 16 max_seq 8192 vocabulary 49152 hidden 576 arena 1048576 { ... }`
   }];
   let arguments = (ins I64Attr:$maxRows, I64Attr:$maxOutRows, I64Attr:$maxSeq, I64Attr:$vocabulary, I64Attr:$hidden, I64Attr:$arenaBytes,
                        I64Attr:$hiddenOffset, I64Attr:$hiddenStride, I64Attr:$logitsOffset, I64Attr:$logitsStride,
-                       OptionalAttr<I64Attr>:$embeddingOffset, OptionalAttr<I64Attr>:$embeddingStride);
+                       OptionalAttr<I64Attr>:$embeddingOffset, OptionalAttr<I64Attr>:$embeddingStride,
+                       OptionalAttr<I64Attr>:$draftMaxSeq, OptionalAttr<I64Attr>:$draftLogitsOffset, OptionalAttr<I64Attr>:$draftLogitsStride);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     `max_rows` $maxRows `max_out_rows` $maxOutRows `max_seq` $maxSeq `vocabulary` $vocabulary `hidden` $hidden `arena` $arenaBytes
@@ -74,14 +76,18 @@ def Plan_KernelOp : Plan_Op<"kernel", [Symbol]> {
 
 def Plan_KVGroupOp : Plan_Op<"kv_group", [Symbol]> {
   let summary = "block size of a KV group";
-  let description = "Example: `plan.kv_group @kv kind 1 window 512 page 16 layers 4 block_bytes 65536`";
-  let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$kind, I64Attr:$window, I64Attr:$page, I64Attr:$layers, I64Attr:$blockBytes);
-  let assemblyFormat = "$sym_name `kind` $kind `window` $window `page` $page `layers` $layers `block_bytes` $blockBytes attr-dict";
+  let description = [{
+    `draft`: only the draft program appends to it and reads it. Such groups follow the step's own.
+
+    Example: `plan.kv_group @kv kind 1 window 512 page 16 layers 4 block_bytes 65536`
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$kind, I64Attr:$window, I64Attr:$page, I64Attr:$layers, I64Attr:$blockBytes, UnitAttr:$draft);
+  let assemblyFormat = "$sym_name `kind` $kind `window` $window `page` $page `layers` $layers `block_bytes` $blockBytes (`draft` $draft^)? attr-dict";
 }
 
 def Plan_EntryOp : Plan_Op<"entry", [NoTerminator, SingleBlock, HasParent<"ProgramOp">]> {
   let summary = "launches that the runtime runs as one";
-  let description = "Holds `plan.bucket` ops by ascending rows. Entries are \"step\", \"head\" and perhaps \"embed\".";
+  let description = "Holds `plan.bucket` ops by ascending rows. Entries are \"step\", \"head\", perhaps \"embed\", and perhaps \"draft\" with \"draft_head\".";
   let arguments = (ins StrAttr:$entry);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$entry attr-dict-with-keyword $body";

@@ -99,6 +99,9 @@ template <typename Coder, typename P> void fields(Coder &coder, P &program) {
   coder.scalar(program.hiddenStride);
   coder.scalar(program.embeddingOffset);
   coder.scalar(program.embeddingStride);
+  coder.scalar(program.draftMaxSeq);
+  coder.scalar(program.draftLogitsOffset);
+  coder.scalar(program.draftLogitsStride);
   coder.scalar(program.syntheticWeightBytes);
   coder.scalar(program.syntheticSeed);
   auto string = [](auto &c, auto &text) { c.string(text); };
@@ -134,12 +137,13 @@ template <typename Coder, typename P> void fields(Coder &coder, P &program) {
       inner.scalar(bucket.launchCount);
     });
   });
-  coder.list(program.kvGroups, 24, [](auto &c, auto &group) {
+  coder.list(program.kvGroups, 28, [](auto &c, auto &group) {
     c.scalar(group.kind);
     c.scalar(group.window);
     c.scalar(group.pageTokens);
     c.scalar(group.layers);
     c.scalar(group.blockBytes);
+    c.scalar(group.draft);
   });
   if (!coder.more(!program.blocks.empty())) return; // a CPU's
   coder.list(program.blocks, 8, [](auto &c, auto &block) {

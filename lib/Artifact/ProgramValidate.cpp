@@ -2,7 +2,10 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #include "lathe/artifact/ProgramCodec.h"
+#include <algorithm>
 #include <cinttypes>
+#include <iterator>
+#include <utility>
 
 namespace lathe {
 namespace {
@@ -118,6 +121,11 @@ Status validateProgram(const Program &p, uint64_t weightBytes) {
     LATHE_RETURN_IF_ERROR(
         resultBuffer("embedding", p.embeddingOffset, p.embeddingStride, p.hiddenSize, p.maxOutRows, p.arenaBytes));
 
+  LATHE_RETURN_IF_ERROR(range("draftMaxSeq", p.draftMaxSeq, 0, p.maxSeq));
+  if (p.draftMaxSeq)
+    LATHE_RETURN_IF_ERROR(
+        resultBuffer("draft logits", p.draftLogitsOffset, p.draftLogitsStride, p.vocabulary, p.maxOutRows, p.arenaBytes));
+
   LATHE_RETURN_IF_ERROR(range("number of KV groups", p.kvGroups.size(), 0, maxGroups));
   for (size_t g = 0; g < p.kvGroups.size(); ++g) {
     const KVGroup &group = p.kvGroups[g];
@@ -126,6 +134,7 @@ Status validateProgram(const Program &p, uint64_t weightBytes) {
     LATHE_RETURN_IF_ERROR(range("pageTokens", group.pageTokens, 1, 1 << 16));
     LATHE_RETURN_IF_ERROR(range("KV layers", group.layers, 1, 1 << 16));
     LATHE_RETURN_IF_ERROR(range("blockBytes", group.blockBytes, 1, maxBlock));
+    LATHE_RETURN_IF_ERROR(range("draft mark of a KV group", group.draft, g && p.kvGroups[g - 1].draft, p.draftMaxSeq ? 1 : 0));
   }
   for (const std::string &kernel : p.kernels)
     if (!isSymbol(kernel)) return wrong("program: '%s' is not the name of a kernel", kernel.c_str());
@@ -139,23 +148,24 @@ Status validateProgram(const Program &p, uint64_t weightBytes) {
   for (size_t i = 0; i < p.args.size(); ++i) LATHE_RETURN_IF_ERROR(checkArg(p, i, weightBytes));
   for (size_t i = 0; i < p.launches.size(); ++i) LATHE_RETURN_IF_ERROR(checkLaunch(p, i));
 
-  bool step = false, head = false, embed = false;
+  static const char *const names[] = {"step", "head", "embed", "draft", "draft_head"};
+  bool there[std::size(names)] = {};
   for (const Entry &entry : p.entries) {
-    bool isStep = entry.name == "step", isHead = entry.name == "head", isEmbed = entry.name == "embed";
-    if (!isStep && !isHead && !isEmbed)
-      return wrong("program: unknown entry '%s', expected 'step', 'head' or 'embed'", entry.name.c_str());
-    if ((isStep && step) || (isHead && head) || (isEmbed && embed))
-      return wrong("program: entry '%s' is there twice", entry.name.c_str());
-    step |= isStep;
-    head |= isHead;
-    embed |= isEmbed;
-    LATHE_RETURN_IF_ERROR(
-        checkEntry(p, entry, isStep ? "maxRows" : "maxOutRows", isStep ? p.maxRows : p.maxOutRows));
+    size_t kind = static_cast<size_t>(std::find(std::begin(names), std::end(names), entry.name) - std::begin(names));
+    if (kind == std::size(names))
+      return wrong("program: unknown entry '%s', expected 'step', 'head', 'embed', 'draft' or 'draft_head'", entry.name.c_str());
+    if (std::exchange(there[kind], true)) return wrong("program: entry '%s' is there twice", entry.name.c_str());
+    bool rows = kind == 0 || kind == 3;
+    LATHE_RETURN_IF_ERROR(checkEntry(p, entry, rows ? "maxRows" : "maxOutRows", rows ? p.maxRows : p.maxOutRows));
   }
+  auto [step, head, embed, draft, draftHead] = there;
   if (!step || !head) return wrong("program: entry '%s' is missing", step ? "head" : "step");
   if (embed != (p.embeddingStride != 0))
     return wrong("program: expected an entry 'embed' and an embedding stride, or neither, found stride %u",
                  p.embeddingStride);
+  if (draft != (p.draftMaxSeq != 0) || draftHead != draft)
+    return wrong("program: expected the entries 'draft' and 'draft_head' and draftMaxSeq, or none of them, found draftMaxSeq %u",
+                 p.draftMaxSeq);
   return Status();
 }
 

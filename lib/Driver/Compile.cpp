@@ -5,6 +5,7 @@
 #include "General.h"
 #include "ModelText.h"
 #include "NVPTX/Capabilities.h"
+#include "Speculate.h"
 #include "X86/Compile.h"
 #include "lathe/InitAll.h"
 #include "lathe/import/Import.h"
@@ -74,6 +75,7 @@ static Status checkOptions(const CompileOptions &o) {
   LATHE_RETURN_IF_ERROR(checkChoice("--kv", o.kv, {"f32", "f16", "bf16", "int8"}));
   LATHE_RETURN_IF_ERROR(checkChoice("--quantize", o.quantize, {"none", "int8", "int4-g32", "int4-g64", "int4-g128", "int4z-g32", "int4z-g64", "int4z-g128"}));
   LATHE_RETURN_IF_ERROR(syntheticSeed(o).status());
+  LATHE_RETURN_IF_ERROR(parseSpeculate(o.speculate).status());
   if (o.page < 16 || o.page > 1024 || o.page % 16) return makeError(StatusCode::invalidArgument, "--page: expected a multiple of 16 in 16 .. 1024, found %lld", (long long)o.page);
   if (o.maxRows < 1 || o.maxRows > 8192) return makeError(StatusCode::invalidArgument, "--max-rows: expected 1 .. 8192, found %lld", (long long)o.maxRows);
   if (o.maxSeq < 0 || o.maxSeq > (int64_t(1) << 24)) return makeError(StatusCode::invalidArgument, "--max-seq: expected 1 .. 16777216, found %lld", (long long)o.maxSeq);
@@ -137,6 +139,14 @@ Result<CompileResult> compileModel(const CompileRequest &request) {
     if (last > Phase::raise && request.to != Phase::package && isGraph(*module)) return makeError(StatusCode::unsupported, "'%s' is a graph that is not raised to a language model; the warning says why", request.model.c_str());
   }
   LATHE_RETURN_IF_ERROR(readModelText(request.model, request.tokenizer, *module, options, text));
+  LATHE_ASSIGN_OR_RETURN(SpeculateOption speculate, parseSpeculate(options.speculate));
+  if (!speculate.method.empty() && isGraph(*module))
+    return makeError(StatusCode::unsupported, "--speculate '%s': '%s' is a graph that is not raised to a language model; the warning says why", options.speculate.c_str(),
+                     request.model.c_str());
+  if (speculate.method == "draft" && from < Phase::configure && last >= Phase::configure) {
+    progress("importing " + speculate.model);
+    LATHE_RETURN_IF_ERROR(addDraftModel(*module, speculate, options, text));
+  }
 
   CompileResult result;
   if (request.to == Phase::package && isGraph(*module)) {

@@ -90,6 +90,10 @@ Status readModelText(const std::string &path, const std::string &tokenizer, Modu
   llvm::json::Object metadata{{"model", std::move(model)}, {"source", llvm::sys::path::filename(path)},
                               {"options", llvm::json::Object{{"activations", options.activations}, {"kv", options.kv}, {"quantize", options.quantize},
                                                              {"page", options.page}, {"max_rows", options.maxRows}}}};
+  if (!options.speculate.empty()) {
+    auto [method, rest] = StringRef(options.speculate).split(':');
+    metadata["speculate"] = (method + ":" + llvm::sys::path::filename(rest)).str();
+  }
   llvm::raw_string_ostream(text.metadata) << llvm::json::Value(std::move(metadata));
   return Status();
 }

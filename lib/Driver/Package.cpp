@@ -97,6 +97,8 @@ Program buildProgram(plan::ProgramOp op, uint64_t scratch) {
   p.logitsOffset = op.getLogitsOffset(), p.logitsStride = op.getLogitsStride();
   p.hiddenOffset = op.getHiddenOffset(), p.hiddenStride = op.getHiddenStride();
   p.embeddingOffset = op.getEmbeddingOffset().value_or(0), p.embeddingStride = op.getEmbeddingStride().value_or(0);
+  p.draftMaxSeq = op.getDraftMaxSeq().value_or(0);
+  p.draftLogitsOffset = op.getDraftLogitsOffset().value_or(0), p.draftLogitsStride = op.getDraftLogitsStride().value_or(0);
   llvm::StringMap<uint32_t> kernels, groups, names;
   SymbolTable symbols(op);
   for (auto k : op.getOps<plan::KernelOp>())
@@ -106,7 +108,7 @@ Program buildProgram(plan::ProgramOp op, uint64_t scratch) {
       p.blocks.push_back({uint32_t(threads.getValue().getZExtValue()), uint32_t(shared.getValue().getZExtValue())});
   for (auto g : op.getOps<plan::KVGroupOp>()) {
     groups[g.getSymName()] = p.kvGroups.size();
-    p.kvGroups.push_back({uint32_t(g.getKind()), uint32_t(g.getWindow()), uint32_t(g.getPage()), uint32_t(g.getLayers()), uint64_t(g.getBlockBytes())});
+    p.kvGroups.push_back({uint32_t(g.getKind()), uint32_t(g.getWindow()), uint32_t(g.getPage()), uint32_t(g.getLayers()), uint64_t(g.getBlockBytes()), g.getDraft()});
   }
   for (auto e : op.getOps<plan::EntryOp>()) {
     Entry entry;

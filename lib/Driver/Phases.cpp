@@ -1,7 +1,7 @@
 //===- Phases.cpp - the pass pipeline, phase by phase ------------------------===//
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
-#include "lathe/Driver/Driver.h"
+#include "Speculate.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "llvm/Support/FileSystem.h"
@@ -34,6 +34,7 @@ static std::string pipelineOf(Phase phase, const CompileOptions &o) {
     add("onnx-raise{max-seq=" + std::to_string(o.maxSeq) + " remarks=" + (o.remarks ? "true" : "false") + "}");
     break;
   case Phase::configure:
+    if (auto draft = parseSpeculate(o.speculate); draft.ok() && !draft->method.empty()) add(draft->pass());
     if (o.quantize != "none") {
       // int4z-g32 is int4-g32 with a minimum per group.
       bool asymmetric = StringRef(o.quantize).starts_with("int4z");

@@ -22,7 +22,7 @@ struct MergeLinearsPass : lathe::impl::LLMMergeLinearsPassBase<MergeLinearsPass>
     ModuleOp module = getOperation();
     SymbolTable table(module);
     symbols = &table;
-    countUses();
+    SmallVector<SmallVector<LinearOp>> all;
     for (func::FuncOp function : module.getOps<func::FuncOp>()) {
       llvm::MapVector<Value, SmallVector<LinearOp>> byInput;
       function.walk([&](LinearOp op) {
@@ -30,17 +30,32 @@ struct MergeLinearsPass : lathe::impl::LLMMergeLinearsPassBase<MergeLinearsPass>
       });
       for (auto &[input, linears] : byInput) {
         llvm::erase_if(linears, [&](LinearOp op) { return !mergeable(op); });
-        if (linears.size() > 1) merge(linears);
+        if (linears.size() > 1) all.push_back(linears);
       }
     }
+    countUses(all);
+    for (ArrayRef<LinearOp> linears : all) merge(linears);
     for (ParamOp param : llvm::make_early_inc_range(module.getOps<ParamOp>()))
       if (joined.contains(param)) table.erase(param);
   }
 
-  void countUses() {
+  void countUses(ArrayRef<SmallVector<LinearOp>> all) {
     uses.clear();
+    together.clear();
     joined.clear();
+    joins.clear();
     getOperation().walk([&](WeightOp op) { uses[op.getParamAttr().getAttr()] += std::distance(op->use_begin(), op->use_end()); });
+    for (ArrayRef<LinearOp> linears : all) {
+      SmallVector<Attribute> names;
+      for (LinearOp op : linears)
+        for (Value weight : llvm::drop_begin(op->getOperands())) names.push_back(weight.getDefiningOp<WeightOp>().getParamAttr().getAttr());
+      auto key = ArrayAttr::get(&getContext(), names);
+      llvm::SmallDenseSet<Attribute> once(names.begin(), names.end());
+      for (Attribute name : once) {
+        ++together[{name, key}];
+        partners[name] = key;
+      }
+    }
   }
 
   bool mergeable(LinearOp op) {
@@ -101,8 +116,12 @@ struct MergeLinearsPass : lathe::impl::LLMMergeLinearsPassBase<MergeLinearsPass>
   }
 
   ParamOp paramOf(Value weight) { return symbols->lookup<ParamOp>(weight.getDefiningOp<WeightOp>().getParam()); }
-  /// A weight that somebody else reads too would be stored twice.
-  bool canJoin(ParamOp param) { return uses[param.getSymNameAttr()] == 1; }
+  /// A weight that somebody else reads too would be stored twice; not so when all that read it read the same weights with it (a draft of the
+  /// step's own layers).
+  bool canJoin(ParamOp param) {
+    Attribute name = param.getSymNameAttr();
+    return uses[name] == together.lookup({name, partners.lookup(name)});
+  }
   Value weightOp(OpBuilder &b, ParamOp param) { return WeightOp::create(b, param.getLoc(), param.getType(), param.getSymName()); }
 
   /// A new param of the rows of |params|, one after the other.
@@ -120,6 +139,7 @@ struct MergeLinearsPass : lathe::impl::LLMMergeLinearsPassBase<MergeLinearsPass>
       // Biases may be shared: those stay for the others.
       if (canJoin(param)) joined.insert(param);
     }
+    if (ParamOp made = joins.lookup(name)) return made;
     ParamOp first = params[0];
     auto type = cast<RankedTensorType>(first.getType());
     SmallVector<int64_t> shape(type.getShape());
@@ -128,12 +148,16 @@ struct MergeLinearsPass : lathe::impl::LLMMergeLinearsPassBase<MergeLinearsPass>
     auto param = ParamOp::create(b, FusedLoc::get(&getContext(), locations), b.getStringAttr(name), ConcatAttr::get(&getContext(), parts),
                                  TypeAttr::get(RankedTensorType::get(shape, type.getElementType())));
     symbols->insert(param);
+    joins[name] = param;
     numJoined += params.size();
     return param;
   }
 
   SymbolTable *symbols = nullptr;
-  llvm::DenseMap<StringAttr, int64_t> uses; ///< of a param's values
+  llvm::DenseMap<Attribute, int64_t> uses;                           ///< of a param's values
+  llvm::DenseMap<std::pair<Attribute, Attribute>, int64_t> together; ///< merges of the same params that a param is in
+  llvm::DenseMap<Attribute, Attribute> partners;                     ///< the params of a merge with this one
+  llvm::StringMap<ParamOp> joins;                                    ///< params made, by name
   llvm::DenseSet<Operation *> joined;       ///< params that became part of another
 };
 

@@ -12,11 +12,20 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lathe::runtime {
 
-enum class EntryKind { step, head, embed };
+/// Entries of a program. |draft| and |draftHead| are to a draft program what |step| and |head| are to the model (docs/speculation.md).
+enum class EntryKind { step, head, embed, draft, draftHead };
+constexpr uint32_t entryKinds = 5;
+/// The name in Program.entries.
+const char *toString(EntryKind kind);
+/// The kind of a name that validateProgram() has let pass.
+EntryKind entryKind(std::string_view name);
+/// Whether a run computes rows of the step (else output rows).
+inline bool runsRows(EntryKind kind) { return kind == EntryKind::step || kind == EntryKind::draft; }
 
 struct ExecutableOptions {
   unsigned threads = 0; ///< CPU: threads that work on a step; 0: one per available core
@@ -43,13 +52,15 @@ public:
 
   /// Starts an entry. |step| and all it points to (host memory, validated by the caller: rows, tokens, slots and
   /// tables in range) must stay until wait() returns. Runs are executed in order of submission.
-  /// Error: unsupported for EntryKind::embed of a program without that entry.
+  /// Error: unsupported for an entry that the program lacks.
   virtual Result<Ticket> submit(EntryKind entry, const LatheStep &step) = 0;
   /// Blocks until the run and all before it are complete.
   virtual Status wait(Ticket ticket) = 0;
 
   /// Row |row| of the last completed "head": Program.vocabulary floats in host memory, valid until the next submit.
   virtual const float *logits(uint32_t row) = 0;
+  /// Row |row| of the last completed "draft_head": the same of the draft program.
+  virtual const float *draftLogits(uint32_t row) = 0;
   /// Row |row| of the last completed "step": Program.hiddenSize floats, the same lifetime.
   virtual const float *hidden(uint32_t row) = 0;
 

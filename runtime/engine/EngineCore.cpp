@@ -78,18 +78,23 @@ Status EngineCore::open(std::shared_ptr<LoadedArtifact> loaded, std::shared_ptr<
   limit.savedKvBytes = o.savedKvBytes;
   limit.stepTokens = std::min(o.stepTokens ? o.stepTokens : defaultStepTokens, p.maxRows);
   limit.stepTokens = std::max(limit.stepTokens, std::min(limit.maxSequences, p.maxRows)); // a token for each sequence
-  KVShape shape{limit.maxSequences, limit.contextTokens, o.kvTokens, limit.stepTokens};
+  KVShape shape{limit.maxSequences, limit.contextTokens, o.kvTokens, limit.stepTokens, p.draftMaxSeq > 0};
   uint64_t budget = o.memoryBudget ? o.memoryBudget : availableMemory() / 2;
   LATHE_RETURN_IF_ERROR(fitBudget(p, budget, shape));
-  ExecutableOptions prepare{o.threads, o.pin, kvBlocksFor(p, shape)};
+  std::vector<uint32_t> blocks = kvBlocksFor(p, shape);
+  ExecutableOptions prepare{o.threads, o.pin, blocks};
+  blocks.resize(p.stepGroups()); // the scheduler's
+  DraftBlocks draftBlocks = draftBlocksFor(p, limit.maxSequences);
+  for (size_t g = 0; g < draftBlocks.tails.size(); ++g)
+    prepare.kvBlocks[g] += draftBlocks.tails[g];
   if (!onDevice) onDevice = (ownDevice = makeCpuDevice()).get();
   LATHE_ASSIGN_OR_RETURN(device, StepDevice::create(artifact, *onDevice, prepare, limit.stepTokens, o.savedKvBytes));
   limit.threads = device->executable().threads();
   limit.memoryBytes = device->executable().memoryBytes();
   limit.kvTokens = uint64_t(limit.contextTokens) * limit.maxSequences;
-  for (size_t g = 0; g < p.kvGroups.size(); ++g)
+  for (size_t g = 0; g < blocks.size(); ++g)
     if (p.kvGroups[g].kind == 0)
-      limit.kvTokens = std::min(limit.kvTokens, uint64_t(prepare.kvBlocks[g]) * p.kvGroups[g].pageTokens);
+      limit.kvTokens = std::min(limit.kvTokens, uint64_t(blocks[g]) * p.kvGroups[g].pageTokens);
 
   if (!o.tracePath.empty()) {
     FILE *file = std::fopen(o.tracePath.c_str(), "w");
@@ -109,8 +114,18 @@ Status EngineCore::open(std::shared_ptr<LoadedArtifact> loaded, std::shared_ptr<
   s.savedKvBytes = o.savedKvBytes;
   s.itlTarget = o.itlTarget;
   s.learnCost = o.measureSteps;
-  if (o.measureSteps) LATHE_RETURN_IF_ERROR(measureSteps(s.cost));
-  LATHE_ASSIGN_OR_RETURN(scheduler, Scheduler::create(p, prepare.kvBlocks, s, trace.get()));
+  measureCost = o.measureSteps;
+  if (measureCost) LATHE_RETURN_IF_ERROR(measureSteps(s.cost, EntryKind::step));
+  LATHE_ASSIGN_OR_RETURN(scheduler, Scheduler::create(p, blocks, s, trace.get()));
+  if (p.draftMaxSeq) {
+    if (measureCost) LATHE_RETURN_IF_ERROR(measureSteps(draftCost, EntryKind::draft));
+    drafts = std::make_unique<DraftProgram>(*device, p, shape, prepare.kvBlocks, draftBlocks, poison);
+    candidates.resize(limit.maxSequences);
+    alive.reserve(limit.maxSequences);
+    draftPieces.reserve(limit.maxSequences);
+  } else if (o.speculate == Speculation::draft) {
+    return Status(StatusCode::unsupported, noDraftProgram);
+  }
   checker = std::make_unique<RequestCheck>(p, limit, text != nullptr);
 
   KVCache &cache = scheduler->kv();
@@ -125,6 +140,7 @@ Status EngineCore::open(std::shared_ptr<LoadedArtifact> loaded, std::shared_ptr<
     for (uint32_t g = 0; g < cache.groups(); ++g)
       for (int32_t block : cache.pool(g).freeList())
         LATHE_RETURN_IF_ERROR(device->executable().fillBlock(g, static_cast<uint32_t>(block), 0xff));
+    if (drafts) LATHE_RETURN_IF_ERROR(drafts->poisonAll());
   }
   // All that a step needs.
   resultRows.reserve(limit.stepTokens);
@@ -147,28 +163,28 @@ Status EngineCore::open(std::shared_ptr<LoadedArtifact> loaded, std::shared_ptr<
   return Status();
 }
 
-/// Feeds the cost model with steps of 1, 4, 16, ... rows, until the time for it is used up, and with what history costs.
-Status EngineCore::measureSteps(StepCostModel &cost) {
-  LATHE_RETURN_IF_ERROR(device->measure(1).status()); // brings weights and code into memory
+/// Feeds the cost model with steps (or runs of the draft) of 1, 4, 16, ... rows, until the time for it is used up, and with what history costs.
+Status EngineCore::measureSteps(StepCostModel &cost, EntryKind kind) {
+  LATHE_RETURN_IF_ERROR(device->measure(1, 0, kind).status()); // brings weights and code into memory
   double spent = 0, last = 0, alone = 0;
   uint32_t most = 0;
   for (uint32_t rows = 1; rows <= limit.stepTokens; rows *= 4) {
     if (spent + 4 * last > measureSeconds) break;
     double fastest = std::numeric_limits<double>::infinity();
     for (int i = 0; i < 2; ++i) {
-      LATHE_ASSIGN_OR_RETURN(last, device->measure(rows));
+      LATHE_ASSIGN_OR_RETURN(last, device->measure(rows, 0, kind));
       fastest = std::min(fastest, last);
       spent += last;
     }
     cost.observe(rows, fastest);
     if (rows <= historyRows) most = rows, alone = fastest;
   }
-  uint32_t page = 1, history = std::min(measuredHistory, artifact->program().maxSeq - most);
+  uint32_t page = 1, history = std::min(measuredHistory, device->positions(kind) - std::min(device->positions(kind), most));
   for (const KVGroup &group : artifact->program().kvGroups)
     page = std::max(page, group.pageTokens);
   history -= history % page;
   if (!most || history < page || spent + 4 * alone > 2 * measureSeconds) return Status();
-  LATHE_ASSIGN_OR_RETURN(last, device->measure(most, history));
+  LATHE_ASSIGN_OR_RETURN(last, device->measure(most, history, kind));
   cost.setHistoryWeight(std::clamp((last / alone - 1) / history, 0.0, 1.0 / 64));
   return Status();
 }
@@ -198,6 +214,10 @@ void EngineCore::add(RequestId id, Request request, std::shared_ptr<RequestListe
   a.keepsHistory =
       generates && (p.repetitionPenalty != 1 || p.presencePenalty != 0 || p.frequencyPenalty != 0 || p.minTokens > 0);
   a.speculate = generates ? r.speculate.value_or(speculate) : Speculation::off;
+  if (drafts && a.speculate != Speculation::off) {
+    a.draftSampling = p;
+    a.draftSampling.logprobs = 0;
+  }
   AnswerTextOptions textOptions{r.stops, r.includeStop, r.keepSpecial, r.continues, static_cast<uint32_t>(p.minTokens)};
   a.choices.reserve(r.choices);
   for (uint32_t c = 0; c < r.choices; ++c) {
@@ -266,6 +286,7 @@ EngineStats EngineCore::stats() const {
   out.kvBlocks = s.kvBlocks;
   out.kvBlocksUsed = s.kvBlocksUsed;
   out.kvBlocksCached = s.kvBlocksCached;
+  if (drafts) out.draftBlocksUsed = drafts->blocksUsed();
   out.savedKvBytes = s.savedBytes;
   out.kvTimes = s.kvTimes;
   out.steps = s.steps;
@@ -290,6 +311,7 @@ void EngineCore::end(const PlannedEnd &ended) {
     choice.done = true;
     if (choice.drafter) {
       if (reason == EndReason::stop || reason == EndReason::length) choice.drafter->finish();
+      if (drafts) drafts->forget({a->id, ended.choice});
       choice.drafter.reset();
       std::erase_if(drafting, [&](const Drafting &d) { return d.request == a && d.choice == ended.choice; });
     }

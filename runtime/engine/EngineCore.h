@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 #include "runtime/device/cpu/ThreadTeam.h"
+#include "runtime/engine/DraftProgram.h"
 #include "runtime/engine/RequestEngine.h"
 #include "runtime/engine/StepDevice.h"
 #include "runtime/scheduler/Scheduler.h"
@@ -17,6 +18,10 @@
 #include <vector>
 
 namespace lathe::runtime {
+
+/// What who asks for drafts of a program gets where there is none.
+inline constexpr const char *noDraftProgram =
+    "the artifact has no draft program; compile it with '--speculate draft:MODEL' or 'layerskip:LAYERS'";
 
 /// Checks requests against an engine's limits. Immutable, thread-safe.
 class RequestCheck {
@@ -59,6 +64,8 @@ public:
   std::function<void()> onPlan;
   /// Test hook: drafts for the choice of a request that speculates, which has emitted |tokens|, instead of its drafter's.
   std::function<void(RequestId id, uint32_t choice, uint32_t tokens, uint32_t most, Draft &draft)> onDraft;
+  /// Test hook: the draft program drafts as much as there is room for, whether it pays or not.
+  bool draftAlways = false;
 
   bool idle() const { return requests.empty(); }
   size_t inside() const { return requests.size(); }
@@ -99,6 +106,7 @@ private:
     double arrival = 0;
     bool keepsHistory = false, admitted = false, promptTold = false;
     Speculation speculate = Speculation::off;
+    SamplingParams draftSampling; ///< of drafts: the request's, and the token's probability
     Status error; ///< of the whole request
   };
   /// Something to be computed from one result row.
@@ -124,10 +132,14 @@ private:
   EngineCore() = default;
   Status open(std::shared_ptr<LoadedArtifact> artifact, std::shared_ptr<const TextModel> text,
               const RequestEngineOptions &options, Device *device, EngineObserver *observer, Clock clock);
-  Status measureSteps(StepCostModel &cost);
+  Status measureSteps(StepCostModel &cost, EntryKind kind);
   Active *find(RequestId id);
   // Parts of a step.
   void propose();
+  void offer(const Active &active, uint32_t choice, const Draft &draft);
+  uint32_t chooseCandidates();
+  void draftByProgram();
+  void sampleDrafts();
   void begin(const StepPlan &plan);
   Status compute(const StepPlan &plan);
   Status slices(const StepPlan &plan, EntryKind kind);
@@ -185,6 +197,29 @@ private:
   };
   std::vector<Drafting> drafting; ///< choices with a drafter
   Draft testDraft;
+  /// A choice that the draft program may draft for in this step.
+  struct Candidate {
+    Active *request = nullptr;
+    uint32_t choice = 0, row = 0, room = 0;
+    uint32_t known = 0; ///< tokens of the sequence
+    uint32_t added = 0; ///< tokens drafted
+    float lookedUp = 0; ///< tokens that are expected of a draft that costs nothing
+    std::array<float, maxDraftTokens> expected{}; ///< [k - 1]: of k tokens of the program
+    const float *logits = nullptr;
+    Sample sample;
+    Status status;
+  };
+  bool takeDraft(Candidate &candidate);
+  std::unique_ptr<DraftProgram> drafts; ///< null: the artifact has none
+  StepCostModel draftCost;              ///< of its runs, by rows, sampling included
+  bool measureCost = true;
+  double meanHistory = 0; ///< tokens that a candidate has
+  double stepSeconds(uint32_t rows) const;
+  double draftSeconds(uint32_t rows) const;
+  std::vector<Candidate> candidates; ///< the first candidateCount
+  uint32_t candidateCount = 0;
+  std::vector<uint32_t> alive; ///< candidates whose draft goes on
+  std::vector<DraftProgram::Piece> draftPieces;
   Speculation speculate = Speculation::off;
   std::shared_ptr<ThreadTeam> team;               ///< of the process: it samples while the device rests
   std::vector<std::unique_ptr<Sampler>> samplers; ///< one a thread

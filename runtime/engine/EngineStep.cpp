@@ -33,32 +33,16 @@ bool EngineCore::step() {
     checkState();
     return true;
   }
-  double done = clock(), seconds = done - start;
+  double done = clock(); // a step's cost is what comes after drafting
   uint32_t rows = plan.rows;
   countDrafts(plan);
-  auto ended = scheduler->commit(done, seconds, pieceResults);
+  auto ended = scheduler->commit(done, done - drafted, pieceResults);
   counters.schedulerSeconds += clock() - done;
   for (const PlannedEnd &e : ended)
     end(e);
-  if (observer) observer->step(rows, seconds);
+  if (observer) observer->step(rows, done - start);
   checkState();
   return true;
-}
-
-/// Drafts for the sequences that decode next.
-void EngineCore::propose() {
-  if (drafting.empty() || !scheduler->draftsMayPay()) return;
-  for (const Drafting &d : drafting) {
-    Active &a = *d.request;
-    uint32_t room = scheduler->draftRoom(a.id, d.choice);
-    if (!room) continue;
-    Choice &choice = a.choices[d.choice];
-    if (onDraft) onDraft(a.id, d.choice, choice.tokens, room, testDraft);
-    const Draft &draft = onDraft ? testDraft : choice.drafter->propose(room);
-    if (draft.count)
-      scheduler->propose(a.id, d.choice, std::span(draft.tokens).first(draft.count),
-                         std::span(draft.chance).first(draft.count));
-  }
 }
 
 /// Tells what the plan decided without the device.

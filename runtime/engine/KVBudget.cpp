@@ -2,6 +2,7 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #include "runtime/engine/KVBudget.h"
+#include "runtime/speculation/Types.h"
 #include <algorithm>
 #include <charconv>
 #include <cinttypes>
@@ -9,6 +10,37 @@
 #include <iterator>
 
 namespace lathe::runtime {
+
+// Sequences that draft from the step's KV in one round; each has private blocks for its last tokens.
+static constexpr uint32_t mostWithTails = 16;
+
+uint32_t draftTailPages(const KVGroup &group) { return (2 * group.pageTokens + maxDraftTokens - 1) / group.pageTokens; }
+
+DraftBlocks draftBlocksFor(const Program &p, uint32_t maxSequences) {
+  DraftBlocks d;
+  if (!p.draftMaxSeq) return d;
+  d.sequences = maxSequences;
+  d.tails.assign(p.stepGroups(), 0);
+  for (const Entry &entry : p.entries) {
+    if (entry.name != "draft") continue;
+    for (const Bucket &bucket : entry.buckets)
+      for (uint32_t l = 0; l < bucket.launchCount; ++l) {
+        const Launch &launch = p.launches[bucket.firstLaunch + l];
+        for (uint32_t a = 0; a < launch.argCount; ++a) {
+          const Arg &arg = p.args[launch.firstArg + a];
+          if (arg.kind == ArgKind::kv && arg.group < d.tails.size()) d.tails[arg.group] = 1;
+        }
+      }
+  }
+  uint32_t sharing = std::min(maxSequences, mostWithTails);
+  for (size_t g = 0; g < d.tails.size(); ++g) {
+    if (!d.tails[g]) continue;
+    d.sequences = sharing;
+    d.tails[g] = sharing * draftTailPages(p.kvGroups[g]);
+    d.bytes += p.kvGroups[g].blockBytes * d.tails[g];
+  }
+  return d;
+}
 
 uint64_t kvBytesFor(const Program &program, const KVShape &shape) {
   std::vector<uint32_t> blocks = kvBlocksFor(program, shape);
@@ -24,6 +56,7 @@ Status fitBudget(const Program &p, uint64_t budget, KVShape &shape) {
   one.maxSequences = 1;
   one.kvTokens = 0;
   uint64_t fixed = p.arenaBytes + p.scratchBytes;
+  if (shape.drafts) fixed += draftBlocksFor(p, shape.maxSequences).bytes;
   auto fits = [&](const KVShape &s) { return fixed + kvBytesFor(p, s) <= budget; };
   auto largest = [](uint64_t low, uint64_t high, auto &&good) {
     while (low < high) {

@@ -12,7 +12,18 @@ namespace lathe::runtime {
 /// Bytes of the blocks that |shape| needs, over all groups.
 uint64_t kvBytesFor(const Program &program, const KVShape &shape);
 
-/// Lowers shape.kvTokens so that KV cache, arena and scratch fit |budget| bytes (0: no limit). Error: resourceExhausted
+/// Memory of a draft program that reads the step's KV, beside the step's: blocks for the tokens that it guesses.
+struct DraftBlocks {
+  std::vector<uint32_t> tails; ///< [step group] blocks behind those of the scheduler; 0: the draft does not read the group
+  uint32_t sequences = 0;      ///< that may draft at a time, with or without tails
+  uint64_t bytes = 0;          ///< of all tails
+};
+/// What the draft program of |program| needs for |maxSequences| sequences. Nothing when there is none.
+DraftBlocks draftBlocksFor(const Program &program, uint32_t maxSequences);
+/// Pages that the last known token and the drafts behind it may touch.
+uint32_t draftTailPages(const KVGroup &group);
+
+/// Lowers shape.kvTokens so that KV cache (a draft program's too, if it runs), arena and scratch fit |budget| bytes (0: no limit). Error: resourceExhausted
 /// when not even one sequence of shape.contextTokens fits; the message names the longest that does.
 Status fitBudget(const Program &program, uint64_t budget, KVShape &shape);
 

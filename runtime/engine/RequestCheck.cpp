@@ -64,6 +64,8 @@ Status RequestCheck::operator()(const Request &r) const {
   if (r.tenant.size() > maxNameBytes || r.cacheSalt.size() > maxNameBytes)
     return wrong("%s: expected at most %zu bytes, found %zu", r.tenant.size() > maxNameBytes ? "tenant" : "cache_salt",
                  maxNameBytes, std::max(r.tenant.size(), r.cacheSalt.size()));
+  if (r.speculate == Speculation::draft && !program.draftMaxSeq)
+    return makeError(StatusCode::unsupported, "speculate: %s", noDraftProgram);
   LATHE_RETURN_IF_ERROR(seconds("deadline", r.deadline));
   LATHE_RETURN_IF_ERROR(seconds("ttft_target", r.ttftTarget));
   LATHE_RETURN_IF_ERROR(seconds("tpot_target", r.tpotTarget));

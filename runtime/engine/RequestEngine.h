@@ -123,6 +123,7 @@ struct EngineStats {
   uint32_t running = 0, waiting = 0, preempted = 0;
   uint64_t waitingTokens = 0;
   uint64_t kvBlocks = 0, kvBlocksUsed = 0, kvBlocksCached = 0; ///< cached: in the prefix cache and free to take
+  uint64_t draftBlocksUsed = 0; ///< of the draft program's own KV groups
   uint64_t savedKvBytes = 0;
   BlockTimes kvTimes;
   uint64_t steps = 0, rows = 0, promptTokens = 0, newTokens = 0;

@@ -18,7 +18,7 @@ SavedBlocks::~SavedBlocks() {
 
 Status SavedBlocks::reserve(const Program &program, uint64_t budgetBytes) {
   HostStore store(program, budgetBytes); // knows how many slots a budget makes
-  for (uint32_t g = 0; g < program.kvGroups.size(); ++g) {
+  for (uint32_t g = 0; g < program.stepGroups(); ++g) {
     groups.push_back({nullptr, store.blockBytes(g), store.slots(g)});
     Group &group = groups.back();
     if (!group.slots) continue;
@@ -49,10 +49,7 @@ Result<std::unique_ptr<StepDevice>> StepDevice::create(std::shared_ptr<LoadedArt
       uint64_t bytes = 0;
       for (uint32_t i = 0; i < bucket.launchCount; ++i)
         bytes += d->program().launches[bucket.firstLaunch + i].weightBytes;
-      EntryKind kind = entry.name == "step"   ? EntryKind::step
-                       : entry.name == "head" ? EntryKind::head
-                                              : EntryKind::embed;
-      d->perBucket[static_cast<int>(kind)].push_back({bucket.maxRows, bytes});
+      d->perBucket[static_cast<int>(entryKind(entry.name))].push_back({bucket.maxRows, bytes});
     }
   for (auto *list : {&d->token, &d->position, &d->slot, &d->sequence})
     list->resize(stepTokens);
@@ -90,7 +87,7 @@ LatheStep StepDevice::stepOf(uint32_t rows, const int32_t *const *tables, const 
 
 Status StepDevice::runEntry(EntryKind kind, const LatheStep &input) {
   LATHE_ASSIGN_OR_RETURN(Ticket ticket, device->submit(kind, input));
-  uint32_t rows = kind == EntryKind::step ? input.rows : input.outRows;
+  uint32_t rows = runsRows(kind) ? input.rows : input.outRows;
   for (const BucketBytes &bucket : perBucket[static_cast<int>(kind)])
     if (bucket.maxRows >= rows) {
       weightsRead += bucket.weightBytes;
@@ -128,7 +125,7 @@ std::span<const float> StepDevice::result(EntryKind kind, uint32_t index) {
   return {device->logits(index), program().vocabulary};
 }
 
-Result<double> StepDevice::measure(uint32_t rows, uint32_t history) {
+Result<double> StepDevice::measure(uint32_t rows, uint32_t history, EntryKind kind) {
   const Program &p = program();
   std::vector<std::vector<int32_t>> tables;
   std::vector<const int32_t *> pointers;
@@ -144,7 +141,7 @@ Result<double> StepDevice::measure(uint32_t rows, uint32_t history) {
   }
   for (auto &table : tables)
     pointers.push_back(table.data());
-  rows = std::min<uint32_t>({rows, static_cast<uint32_t>(token.size()), p.maxSeq - history});
+  rows = std::min<uint32_t>({rows, static_cast<uint32_t>(token.size()), positions(kind) - history});
   for (uint32_t r = 0; r < rows; ++r) {
     token[r] = static_cast<int32_t>(r * 7919u % p.vocabulary);
     position[r] = slot[r] = static_cast<int32_t>(history + r);
@@ -152,11 +149,11 @@ Result<double> StepDevice::measure(uint32_t rows, uint32_t history) {
   }
   auto begin = std::chrono::steady_clock::now();
   LatheStep s = stepOf(rows, pointers.data(), strides.data(), 1);
-  LATHE_RETURN_IF_ERROR(runEntry(EntryKind::step, s));
+  LATHE_RETURN_IF_ERROR(runEntry(kind, s));
   int32_t last = static_cast<int32_t>(rows) - 1;
   s.outRows = 1;
   s.outRow = &last;
-  LATHE_RETURN_IF_ERROR(runEntry(EntryKind::head, s));
+  LATHE_RETURN_IF_ERROR(runEntry(kind == EntryKind::draft ? EntryKind::draftHead : EntryKind::head, s));
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 

@@ -52,8 +52,13 @@ public:
 
   /// Runs |rows| rows of an unused sequence and one row of logits; returns the seconds. Overwrites KV blocks, from
   /// block 0 on: for use before anything is in them. |history|, a multiple of every page, is how many tokens stand
-  /// before them; they are read from the blocks that |rows| rows fill, over and over.
-  Result<double> measure(uint32_t rows, uint32_t history = 0);
+  /// before them; they are read from the blocks that |rows| rows fill, over and over. |kind|: step, or draft of a program that has it.
+  Result<double> measure(uint32_t rows, uint32_t history = 0, EntryKind kind = EntryKind::step);
+
+  /// Positions that |kind|, step or draft, was compiled for.
+  uint32_t positions(EntryKind kind) const { return kind == EntryKind::draft ? program().draftMaxSeq : program().maxSeq; }
+  /// Runs |step| through an entry and waits.
+  Status runEntry(EntryKind kind, const LatheStep &step);
 
   Executable &executable() { return *device; }
   /// Bytes of weights that all runs so far have read.
@@ -63,7 +68,6 @@ public:
 private:
   StepDevice() = default;
   LatheStep stepOf(uint32_t rows, const int32_t *const *tables, const uint32_t *strides, uint32_t sequences) const;
-  Status runEntry(EntryKind kind, const LatheStep &step);
 
   std::shared_ptr<LoadedArtifact> artifact;
   std::unique_ptr<Executable> device;
@@ -75,7 +79,7 @@ private:
     uint32_t maxRows;
     uint64_t weightBytes;
   };
-  std::vector<BucketBytes> perBucket[3]; ///< by EntryKind
+  std::vector<BucketBytes> perBucket[entryKinds]; ///< by EntryKind
   uint64_t weightsRead = 0;
 };
 

@@ -7,7 +7,7 @@
 namespace lathe::runtime {
 
 HostStore::HostStore(const Program &program, uint64_t budgetBytes) : limit(budgetBytes) {
-  for (const KVGroup &group : program.kvGroups) {
+  for (const KVGroup &group : std::span(program.kvGroups).first(program.stepGroups())) {
     Group g;
     g.bytes = std::max<uint64_t>(1, group.blockBytes);
     g.total = static_cast<uint32_t>(std::min<uint64_t>(limit / g.bytes, 1u << 20));

@@ -19,14 +19,16 @@ std::vector<uint32_t> kvBlocksFor(const Program &program, const KVShape &shape) 
       uint64_t seen = uint64_t(ceilDiv(uint64_t(group.window) + shape.stepRows, group.pageTokens)) + 1;
       total = std::min(total, seen * shape.maxSequences);
     }
+    if (group.draft && !shape.drafts) total = 1;
     blocks.push_back(static_cast<uint32_t>(std::clamp<uint64_t>(total, 1, 1u << 30)));
   }
   return blocks;
 }
 
-KVCache::KVCache(const Program &program, const KVShape &newShape, std::span<const uint32_t> blocks) : shape(newShape) {
-  for (size_t g = 0; g < program.kvGroups.size(); ++g) {
-    const KVGroup &group = program.kvGroups[g];
+KVCache::KVCache(std::span<const KVGroup> kvGroups, const KVShape &newShape, std::span<const uint32_t> blocks)
+    : shape(newShape) {
+  for (size_t g = 0; g < kvGroups.size(); ++g) {
+    const KVGroup &group = kvGroups[g];
     groupInfo.push_back({group.pageTokens, group.kind == 1 ? group.window : 0});
     pools.emplace_back(blocks[g]);
     tableStrides.push_back(std::max(1u, ceilDiv(shape.contextTokens, group.pageTokens)));

@@ -22,10 +22,11 @@ struct KVShape {
   uint32_t contextTokens = 0; ///< of one sequence
   uint64_t kvTokens = 0;      ///< of all sequences together; 0: contextTokens * maxSequences
   uint32_t stepRows = 1;      ///< rows a step may add
+  bool drafts = false;        ///< the draft program will run: its groups hold the same tokens
 };
 
 /// Blocks that each KV group of |program| needs. A window group needs the blocks under its window and
-/// those a step adds, for each sequence.
+/// those a step adds, for each sequence. A draft program's own groups get one block unless |shape| says that it runs.
 std::vector<uint32_t> kvBlocksFor(const Program &program, const KVShape &shape);
 
 /// A block to be copied on the device before the step writes: block |to| must hold the bytes of |from|.
@@ -41,7 +42,7 @@ struct KVTransfer {
   uint32_t slot;
 };
 
-/// Slots for saved blocks in host memory: which are in use, within a budget of bytes over all groups. The memory itself
+/// Slots for saved blocks of the step's groups in host memory: which are in use, within a budget of bytes over all groups. The memory itself
 /// is the engine's: slots of group g are numbered from 0 to below slots(g), KVGroup.blockBytes each.
 class HostStore {
 public:
@@ -81,7 +82,11 @@ struct SavedSequence {
 /// about to write a slot calls extend(), which gives the sequence a block of its own there.
 class KVCache {
 public:
-  KVCache(const Program &program, const KVShape &shape, std::span<const uint32_t> blocks);
+  /// Over |groups|, with |blocks| of each.
+  KVCache(std::span<const KVGroup> groups, const KVShape &shape, std::span<const uint32_t> blocks);
+  /// Over the groups that the step appends to.
+  KVCache(const Program &program, const KVShape &shape, std::span<const uint32_t> blocks)
+      : KVCache(std::span(program.kvGroups).first(program.stepGroups()), shape, blocks) {}
 
   // One owner a block: what a single caller needs.
 

@@ -134,6 +134,8 @@ void ModelMetrics::collect(const EngineStats &s, const EngineLimits &limits, dou
     set.counter("spec_decode_num_accepted_tokens_per_pos", "Draft tokens accepted, by place in the draft.",
                 with("position", position.c_str()), d(spec.acceptedAt[i]), yes);
   }
+  set.counter("draft_program_runs", "Runs of the draft program.", me, d(spec.programRuns), no);
+  set.counter("draft_program_rows_computed", "Rows of all runs of the draft program.", me, d(spec.programRows), no);
   set.counter("drafter_seconds", "Time spent on drafting.", me, s.drafterSeconds, no);
   set.counter("weight_bytes_read", "Bytes of weights that the steps read.", me, d(s.weightBytes), no);
 

@@ -54,10 +54,15 @@ void SchedulerImpl::propose(RequestId id, uint32_t choice, std::span<const int32
     chance[i] = std::min(i ? chance[i - 1] : 1.0f, chances[i] > 0 ? chances[i] : 0.0f);
 }
 
-bool SchedulerImpl::draftsMayPay() const {
+uint32_t SchedulerImpl::decodingChoices() const {
   uint32_t decoding = 0;
   for (uint32_t index : active)
     decoding += rows[index].known - rows[index].computed == 1;
+  return decoding;
+}
+
+bool SchedulerImpl::draftsMayPay() const {
+  uint32_t decoding = decodingChoices();
   if (!decoding || decoding >= options.stepTokens) return false;
   double seconds = options.cost.seconds(decoding);
   for (uint32_t more = 1; more <= decoding * maxDraftTokens && decoding + more <= options.stepTokens; more *= 2)

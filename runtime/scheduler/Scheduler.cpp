@@ -27,14 +27,14 @@ Result<std::unique_ptr<Scheduler>> Scheduler::create(const Program &program, std
     return bad("context tokens", 1, 1u << 24, options.contextTokens);
   if (options.stepTokens < 1 || options.stepTokens > StepCostModel::maxRows)
     return bad("step tokens", 1, StepCostModel::maxRows, options.stepTokens);
-  if (program.kvGroups.empty() || blocks.size() != program.kvGroups.size())
-    return bad("KV groups", 1, program.kvGroups.size(), blocks.size());
+  const size_t groups = program.stepGroups();
+  if (!groups || blocks.size() != groups) return bad("KV groups", 1, groups, blocks.size());
   if (!(options.agingSeconds > 0) || !(options.defaultTtft > 0) || !(options.saveBytesPerSecond > 0) ||
       !(options.itlTarget >= 0))
     return makeError(StatusCode::invalidArgument, "expected positive seconds and rates in the scheduler's options");
   KVShape one = shapeOf(options);
   one.maxSequences = 1;
-  for (const KVGroup &group : program.kvGroups)
+  for (const KVGroup &group : std::span(program.kvGroups).first(groups))
     if (!group.pageTokens || group.pageTokens > 4096)
       return bad("tokens of a KV page", 1, 4096, group.pageTokens);
     else if (group.kind == 1 && (!group.window || group.window > 1u << 24))

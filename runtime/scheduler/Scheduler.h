@@ -118,6 +118,10 @@ public:
                        std::span<const float> chances) = 0;
   /// Drafts that propose() takes at most: 0 unless the choice decodes next and lacks nothing but its next token.
   virtual uint32_t draftRoom(RequestId id, uint32_t choice) const = 0;
+  /// The choice's row in the block tables, under the same condition; UINT32_MAX: none.
+  virtual uint32_t decodingRow(RequestId id, uint32_t choice) const = 0;
+  /// Choices that decode next, with or without drafts.
+  virtual uint32_t decodingChoices() const = 0;
   /// Whether any number of drafts would pay in the next step if nearly all of them were right. When not, drafting is a waste.
   virtual bool draftsMayPay() const = 0;
 

@@ -24,6 +24,8 @@ public:
   void propose(RequestId id, uint32_t choice, std::span<const int32_t> tokens, std::span<const float> chances) override;
   uint32_t draftRoom(RequestId id, uint32_t choice) const override;
   bool draftsMayPay() const override;
+  uint32_t decodingRow(RequestId id, uint32_t choice) const override { return rowOf(id, choice); }
+  uint32_t decodingChoices() const override;
   const StepPlan &plan(double now) override;
   std::span<const PlannedEnd> commit(double now, double seconds, std::span<const PieceResult> results) override;
   void rollback(double now) override;

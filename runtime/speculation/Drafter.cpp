@@ -3,6 +3,7 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/speculation/Drafter.h"
 #include <algorithm>
+#include <utility>
 
 namespace lathe::runtime {
 
@@ -15,6 +16,11 @@ static constexpr float leastChance = 0.05f;
 static constexpr uint32_t shortestMatch = 2;
 // Drafts not worth their cost until one is tried all the same, and at most.
 static constexpr uint32_t firstProbe = 32, lastProbe = 1024;
+// A program's token counts as one that followed a match of so many tokens; before the program has run, its probability is taken to be so much.
+static constexpr uint32_t programMatched = 8;
+static constexpr float programShare = 0.7f;
+// Drafts of a program that no plan took until it rests, and for how many steps.
+static constexpr uint32_t mostIgnored = 4, ignoredPause = 16;
 
 void SharedSuffixes::add(std::span<const int32_t> text) {
   auto state = SuffixAutomaton::root;
@@ -51,10 +57,15 @@ Drafter::Drafter(Speculation method, std::span<const int32_t> prompt, uint32_t f
                  std::shared_ptr<SharedSuffixes> tenant)
     : shared(shared), suffixes(std::move(tenant)), promptTokens(static_cast<uint32_t>(prompt.size())),
       acceptance(&shared.acceptance), probeAfter(firstProbe) {
+  program.probeAfter = firstProbe;
   text.reserve(prompt.size() + fresh);
   text.assign(prompt.begin(), prompt.end());
   uint32_t room = std::min(lookedUp, promptTokens + std::min(fresh, lookedUp));
   indexed = promptTokens > room / 2 && promptTokens + fresh > lookedUp ? promptTokens - room / 2 : 0;
+  if (method == Speculation::draft) {
+    suffixes = nullptr;
+    return;
+  }
   if (method != Speculation::suffix) ngrams.emplace(room);
   if (method != Speculation::ngram)
     local.emplace(room);
@@ -86,16 +97,52 @@ void Drafter::index(uint32_t most) {
   }
 }
 
-bool Drafter::put(DraftSource source, int32_t token, uint32_t matched, float share) {
-  uint32_t at = draft.count;
-  draft.source = source;
-  draft.kind[at] = draftKind(source, matched, share, at);
-  float rate = probing ? AcceptanceModel::assumed(draft.kind[at]) : acceptance.rate(draft.kind[at]);
-  draft.chance[at] = (at ? draft.chance[at - 1] : 1.0f) * std::min(rate, 1.0f);
-  if (draft.chance[at] < leastChance) return false;
-  draft.tokens[at] = token;
-  ++draft.count;
+bool Drafter::append(Draft &to, DraftSource source, int32_t token, uint32_t matched, float share, bool assumed) const {
+  uint32_t at = to.count;
+  to.source = source;
+  to.kind[at] = draftKind(source, matched, share, at);
+  float rate = assumed ? AcceptanceModel::assumed(to.kind[at]) : acceptance.rate(to.kind[at]);
+  to.chance[at] = (at ? to.chance[at - 1] : 1.0f) * std::min(rate, 1.0f);
+  if (to.chance[at] < leastChance) return false;
+  to.tokens[at] = token;
+  ++to.count;
   return true;
+}
+
+bool Drafter::put(DraftSource source, int32_t token, uint32_t matched, float share) {
+  return append(draft, source, token, matched, share, probing);
+}
+
+float Drafter::programChance(uint32_t place) const {
+  return acceptance.rate(draftKind(DraftSource::program, programMatched, programShare, place));
+}
+
+bool Drafter::programReady() {
+  // The plan had other uses for the rows: so it will for some time.
+  if (std::exchange(program.open, false) && ++program.ignored >= mostIgnored) {
+    program.ignored = 0;
+    program.pause = ignoredPause;
+  }
+  if (!program.pause) return true;
+  --program.pause;
+  return false;
+}
+
+bool Drafter::programDeclined() {
+  if (++program.declined < program.probeAfter) return false;
+  program.declined = 0;
+  return program.probing = true;
+}
+
+void Drafter::beginProgram() {
+  open = false;
+  best.count = 0;
+  program.open = true;
+}
+
+bool Drafter::putProgram(int32_t token, float share, bool assume) {
+  return best.count < (program.probing ? 2 : maxDraftTokens) &&
+         append(best, DraftSource::program, token, programMatched, share, assume || program.probing);
 }
 
 void Drafter::keepBetter() {
@@ -131,7 +178,7 @@ const Draft &Drafter::propose(uint32_t most) {
   best.count = draft.count = 0;
   index(indexedAtOnce);
   most = std::min(most, probing ? 2 : maxDraftTokens);
-  if (indexed < text.size() || !most) return best;
+  if (indexed < text.size() || !most || (!ngrams && !local)) return best;
   if (ngrams) repeatNgram(most);
   if (local && !local->full()) follow(DraftSource::suffix, *local, local->repeated(last), most);
   for (uint32_t g = 0; suffixes && g < 2; ++g)
@@ -142,13 +189,15 @@ const Draft &Drafter::propose(uint32_t most) {
 }
 
 void Drafter::verified(uint32_t drafted, uint32_t accepted) {
-  open = false;
-  unused = 0;
+  open = program.open = false;
+  unused = program.ignored = 0;
   drafted = std::min(drafted, best.count);
   for (uint32_t i = 0; i < drafted && i <= accepted; ++i)
     for (AcceptanceModel *model : {&acceptance, &shared.acceptance})
       model->observe(best.kind[i], i < accepted);
   // Text that cannot be guessed is asked less and less often.
+  if (std::exchange(program.probing, false))
+    program.probeAfter = accepted ? firstProbe : std::min(2 * program.probeAfter, lastProbe);
   if (probing) probeAfter = accepted ? firstProbe : std::min(2 * probeAfter, lastProbe);
   probing = false;
 }

@@ -1,7 +1,8 @@
 //===- Drafter.h - draft tokens of one sequence -------------------*- C++ -*-===//
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //
-// Drafts cost no run of a model: they are looked up in what the sequence, and earlier answers to its tenant, have said.
+// Most drafts cost no run of a model: they are looked up in what the sequence, and earlier answers to its tenant, have said. Others
+// come from a draft program; the drafter knows how much they are worth.
 // A wrong draft costs time and never a token (docs/speculation.md).
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -81,6 +82,21 @@ public:
   /// the next propose() takes it that the proposal was not worth its cost.
   void verified(uint32_t drafted, uint32_t accepted);
   DraftSource source() const { return best.source; } ///< of the last proposal
+  std::span<const int32_t> tokens() const { return text; } ///< prompt and answer so far
+
+  // Drafts of a program, for methods `draft` and `automatic`: what is put takes the place of what propose() found.
+
+  /// The chance expected of the token at |place| of a draft of the program, if all before it are right.
+  float programChance(uint32_t place) const;
+  /// Whether the program is to be asked, as far as this sequence's past says: off for a while when what it said was not used.
+  bool programReady();
+  /// The program will not be asked, for it would not pay. True: it is time to try all the same, with at most 2 tokens.
+  bool programDeclined();
+  void beginProgram();
+  /// Adds |token|, whose probability by the program is |share|. False: it is not added, being too unlikely to be right. |assume|: as if nothing
+  /// was known of what became of such tokens.
+  bool putProgram(int32_t token, float share, bool assume = false);
+  const Draft &programDraft() const { return best; }
   /// Gives what the sequence said to its tenant.
   void finish();
 
@@ -89,6 +105,7 @@ private:
   void follow(DraftSource source, const SuffixAutomaton &automaton, SuffixAutomaton::Match match, uint32_t most);
   void repeatNgram(uint32_t most);
   bool put(DraftSource source, int32_t token, uint32_t matched, float share);
+  bool append(Draft &to, DraftSource source, int32_t token, uint32_t matched, float share, bool assumed) const;
   void keepBetter();
 
   SharedDrafts &shared;
@@ -104,6 +121,10 @@ private:
   Draft draft, best;
   uint32_t unused = 0, probeAfter;
   bool open = false, probing = false;
+  struct {
+    uint32_t declined = 0, probeAfter, ignored = 0, pause = 0;
+    bool open = false, probing = false;
+  } program;
 };
 
 } // namespace lathe::runtime

@@ -5,6 +5,7 @@
 #include "lathe/base/Status.h"
 #include <array>
 #include <cstdint>
+#include <numeric>
 #include <string_view>
 
 namespace lathe::runtime {
@@ -12,20 +13,21 @@ namespace lathe::runtime {
 /// Who drafts the tokens of a request (docs/speculation.md).
 enum class Speculation : uint8_t {
   off,
-  automatic, ///< of all drafters the one that is expected to be right the longest
+  automatic, ///< of all drafters the one that is expected to be worth the most
+  draft,     ///< the artifact's draft program
   ngram,     ///< what followed the last occurrence of the last 2 to 5 tokens (prompt lookup)
   suffix,    ///< what mostly followed the longest suffix that the sequence or its tenant has seen before
 };
 const char *toString(Speculation method);
-/// "off", "auto", "ngram" or "suffix". Error: invalidArgument, naming them.
+/// "off", "auto", "draft", "ngram" or "suffix". Error: invalidArgument, naming them.
 Result<Speculation> parseSpeculation(std::string_view name);
 
 /// Draft tokens of one sequence in one step at most.
 constexpr uint32_t maxDraftTokens = 16;
 
 /// Where a draft came from.
-enum class DraftSource : uint8_t { ngram, suffix, shared };
-constexpr uint32_t draftSources = 3;
+enum class DraftSource : uint8_t { ngram, suffix, shared, program };
+constexpr uint32_t draftSources = 4;
 const char *toString(DraftSource source);
 
 /// Counters since the start. accepted + rejected = drafted; tokens emitted by rounds = accepted + rounds.
@@ -34,8 +36,9 @@ struct SpeculationStats {
   uint64_t emitted = 0; ///< tokens that came of them, the stop token that may end one included
   std::array<uint64_t, draftSources> drafted{}, accepted{};
   std::array<uint64_t, maxDraftTokens> draftedAt{}, acceptedAt{}; ///< by position in the draft, 0 the first
-  uint64_t draftedAll() const { return drafted[0] + drafted[1] + drafted[2]; }
-  uint64_t acceptedAll() const { return accepted[0] + accepted[1] + accepted[2]; }
+  uint64_t programRuns = 0, programRows = 0; ///< of the draft program
+  uint64_t draftedAll() const { return std::accumulate(drafted.begin(), drafted.end(), uint64_t(0)); }
+  uint64_t acceptedAll() const { return std::accumulate(accepted.begin(), accepted.end(), uint64_t(0)); }
 };
 
 } // namespace lathe::runtime

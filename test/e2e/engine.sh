@@ -32,6 +32,14 @@ say "engine: random schedules on tiny models"
 pages tiny $([ "$FULL" ] && echo 70000 || echo 3000) --
 pages window $([ "$FULL" ] && echo 30000 || echo 1500) --kv int8 -- --layers 3 --window 40
 
+say "engine: random schedules with a draft program: the model itself, its first layers, another model"
+# Every draft of the model itself is right; those of its first layers and of another model nearly never.
+pages own $([ "$FULL" ] && echo 10000 || echo 500) --speculate "draft:$WORK/tiny.mlir" -- | tee "$WORK/own.log"
+grep -q "by the draft program \([1-9][0-9]*\) and \1;" "$WORK/own.log" || { echo "error: a model that drafts for itself is not always right" >&2; exit 1; }
+pages skip $([ "$FULL" ] && echo 10000 || echo 500) --speculate layerskip:1 -- --layers 3 --window 40
+tiny --layers 1 --seed 50 --window 24 --window-every 1 >"$WORK/other-draft.mlir"
+pages other $([ "$FULL" ] && echo 10000 || echo 300) --speculate "draft:$WORK/other-draft.mlir" --
+
 say "engine: embeddings"
 TOKENS=$(python3 -c "print(*[(7 * i * i + 3 * i) % 97 for i in range(70)])")
 tiny >"$WORK/embed.mlir"

@@ -11,6 +11,8 @@ fail() { echo "error: $*" >&2; exit 1; }
 mkdir -p "$WORK"
 
 declare -A drafts=([auto]=0 [ngram]=0 [suffix]=0)
+declare -A accepted
+METHODS="auto ngram suffix"
 
 # same FILE RUN-OPTIONS...: the ids of the plain run and of each method, by the single-caller engine and the serving engine.
 same() {
@@ -18,10 +20,11 @@ same() {
   shift
   plain=$("$LATHE" run "$file" --ids "$@" 2>/dev/null)
   [ "$(wc -w <<<"$plain")" -gt 8 ] || fail "the plain run says too little: $plain"
-  for method in auto ngram suffix; do
+  for method in $METHODS; do
     ids=$("$LATHE" run "$file" --ids --speculate $method "$@" 2>"$WORK/run.log") || { cat "$WORK/run.log" >&2; exit 1; }
     [ "$ids" = "$plain" ] || fail "$method with $*: expected '$plain', found '$ids'"
-    drafts[$method]=$((${drafts[$method]} + $(sed -n 's/.* | \([0-9]*\) drafts, .*/\1/p' "$WORK/run.log")))
+    drafts[$method]=$((${drafts[$method]:-0} + $(sed -n 's/.* | \([0-9]*\) drafts, .*/\1/p' "$WORK/run.log")))
+    accepted[$method]=$((${accepted[$method]:-0} + $(sed -n 's/.* drafts, \([0-9]*\) accepted .*/\1/p' "$WORK/run.log")))
   done
 }
 
@@ -42,9 +45,47 @@ for row in map(json.loads, open(sys.argv[1])):
     assert [p["drafts"] for p in row["break_even"]] == [1, 3, 7, 15], row
 PY
 
-for method in "${!drafts[@]}"; do
+for method in $METHODS; do
   [ "${drafts[$method]}" -gt 20 ] || fail "$method drafted ${drafts[$method]} tokens only: nothing was tested"
 done
+
+say "speculation: a draft program"
+"$LATHE" compile "$WORK/tiny.mlir" -o "$WORK/own.lathe" --speculate "draft:$WORK/tiny.mlir" --target native --quiet
+METHODS="draft auto"
+drafts[draft]=0 accepted[draft]=0
+for seed in 1 2 3; do
+  same "$WORK/own.lathe" --prompt-ids 1,2,3,4,5 -n 200 --temp 0
+  same "$WORK/own.lathe" --prompt-ids 1,2,3,$seed,5,1,2,3 -n 200 --temp 0.7 --top-p 0.9 --seed $seed --repeat-penalty 1.1
+done
+[ "${drafts[draft]}" = "${accepted[draft]}" ] || fail "a model that drafts for itself: ${drafts[draft]} drafts, ${accepted[draft]} accepted"
+# Its weights are in the file once.
+[ "$(stat -c %s "$WORK/own.lathe")" -lt $(($(stat -c %s "$WORK/tiny.lathe") * 3 / 2)) ] || fail "weights are there twice"
+[[ $("$LATHE" inspect "$WORK/own.lathe") == *"KV group of the draft program: "* ]] || fail "inspect says nothing of the draft's KV"
+
+"$LATHE" compile "$WORK/tiny.mlir" -o "$WORK/skip.lathe" --speculate layerskip:2 --target native --quiet
+METHODS=draft
+same "$WORK/skip.lathe" --prompt-ids 1,2,3,4,5 -n 200 --temp 0
+same "$WORK/skip.lathe" --prompt-ids 1,2,3,4,5 -n 200 --temp 0.7 --top-p 0.9 --seed 4 --frequency-penalty 0.3
+METHODS="auto ngram suffix"
+
+# refused PATTERN COMPILE-OPTIONS...: what lathe compile says instead of compiling.
+refused() {
+  local pattern=$1 message
+  shift
+  if message=$("$LATHE" compile "$WORK/tiny.mlir" -o "$WORK/refused.lathe" --target native --quiet "$@" 2>&1); then fail "compile took $*"; fi
+  [[ $message == *$pattern* ]] || fail "compile $*: found: $message"
+}
+python3 "$ROOT/test/e2e/tiny_model.py" --layers 1 --hidden 64 --heads 4 --kv-heads 2 --head 16 --ffn 96 --vocab 98 >"$WORK/larger.mlir"
+refused "expected a vocabulary of 97 tokens, found 98" --speculate "draft:$WORK/larger.mlir"
+refused "expected draft:MODEL or layerskip:LAYERS" --speculate eagle9
+refused "layers in 1 .. 2 of a model of 3, found 3" --speculate layerskip:3
+refused "cannot open it" --speculate "draft:$WORK/none.mlir"
+echo "module {" >"$WORK/broken.mlir"
+refused "it is not a valid module" --speculate "draft:$WORK/broken.mlir"
+echo "module { }" >"$WORK/empty.mlir"
+refused "expected a language model with a function 'step'" --speculate "draft:$WORK/empty.mlir"
+if message=$("$LATHE" run "$WORK/tiny.lathe" --prompt-ids 1,2 -n 4 --speculate draft 2>&1); then fail "run took an artifact without a draft program"; fi
+[[ $message == *"the artifact has no draft program; compile it with"* ]] || fail "found: $message"
 
 say "speculation: refused"
 for wrong in "run $WORK/tiny.lathe -p x --speculate eagle" "bench $WORK/tiny.lathe --speculate off" "serve $WORK/tiny.lathe --speculate fast"; do

@@ -36,7 +36,8 @@ Json describe(const std::string &path, const ArtifactView &view, const Program &
                       {"window", g.window},
                       {"page_tokens", g.pageTokens},
                       {"layers", g.layers},
-                      {"block_bytes", g.blockBytes}});
+                      {"block_bytes", g.blockBytes},
+                      {"draft", g.draft != 0}});
   auto metadata = Json::parse(view.text(SectionKind::metadata), nullptr, false);
   uint64_t weights = p.syntheticWeightBytes ? p.syntheticWeightBytes : view.weights().size();
   return {{"file", path},
@@ -53,6 +54,7 @@ Json describe(const std::string &path, const ArtifactView &view, const Program &
             {"hidden_size", p.hiddenSize},
             {"kernels", p.kernels.size()},
             {"launches", p.launches.size()},
+            {"draft_max_seq", p.draftMaxSeq},
             {"kv_groups", groups}}},
           {"memory",
            {{"weight_bytes", weights},
@@ -78,8 +80,9 @@ void print(const Json &d) {
   std::printf("program: %u rows a step, context %u, vocabulary %u, %u kernels in %u launches\n",
               p["max_rows"].get<unsigned>(), p["max_seq"].get<unsigned>(), p["vocabulary"].get<unsigned>(),
               p["kernels"].get<unsigned>(), p["launches"].get<unsigned>());
+  if (p["draft_max_seq"].get<unsigned>()) std::printf("draft program: context %u\n", p["draft_max_seq"].get<unsigned>());
   for (const Json &g : p["kv_groups"])
-    std::printf("KV group: %u layers, %s attention%s, pages of %u tokens, %llu bytes a page\n",
+    std::printf("KV group%s: %u layers, %s attention%s, pages of %u tokens, %llu bytes a page\n", g["draft"].get<bool>() ? " of the draft program" : "",
                 g["layers"].get<unsigned>(), g["kind"].get<std::string>().c_str(),
                 g["kind"] == "window" ? (" over " + std::to_string(g["window"].get<unsigned>()) + " tokens").c_str()
                                       : "",

@@ -12,6 +12,27 @@ include "mlir/Pass/PassBase.td"
 class LLM_Pass<string name, string anchor> : Pass<name, anchor> { let dependentDialects = ["::lathe::llm::LLMDialect"]; }
 
 //===----------------------------------------------------------------------===//
+// Speculate: a second program
+//===----------------------------------------------------------------------===//
+
+def LLMSpeculatePass : LLM_Pass<"llm-speculate", "::mlir::ModuleOp"> {
+  let summary = "put a draft program beside the step";
+  let description = [{
+    Adds `func @draft`, which guesses what `@step` would say, with the type of `@step`, and the attribute `llm.draft` of the module. The step stays as it is: drafts are verified by the step and
+    change no token (docs/speculation.md). Run first: all other passes treat both functions alike.
+
+    `method=draft`: the nested `module @draft` becomes the draft program. Its params and KV groups get the prefix `draft.`; a param of equal type and value is shared.
+    `method=layerskip layers=E`: the first E layers, then the step's last norm and head; the KV groups and params are the step's own, and what the rest of the layers computes is not there.
+
+    Before (`method=draft`): `func.func @step(...)`, `module @draft { llm.kv_group @kv ..., llm.param @w ..., func.func @step(...) }`.
+    After: `llm.kv_group @draft.kv ...`, `llm.param @draft.w ...`, `func.func @step(...)`, `func.func @draft(...)`.
+  }];
+  let options = [Option<"method", "method", "std::string", "\"draft\"", "draft or layerskip">,
+                 Option<"layers", "layers", "int64_t", "0", "layerskip: layers of the draft, fewer than the model has">];
+  let statistics = [Statistic<"numParams", "params", "params of the draft's own">, Statistic<"numShared", "shared", "params that draft and step share">];
+}
+
+//===----------------------------------------------------------------------===//
 // Configure: these add roundings
 //===----------------------------------------------------------------------===//
 

@@ -78,7 +78,8 @@ struct Bucket {
 
 /// "step": all rows up to the last hidden state, KV appended. "head": logits of step.outRows rows
 /// (at most Program.maxOutRows a call), reading what the last "step" left in the arena. "embed", which a program may lack: the
-/// hidden states of step.outRows rows behind the last norm, from the same.
+/// hidden states of step.outRows rows behind the last norm, from the same. "draft" and "draft_head", both or neither: what "step" and "head" are, of a
+/// program that guesses what the step would say (docs/speculation.md). It shares the arena: a run of the draft overwrites what the step left there.
 struct Entry {
   std::string name;
   std::vector<Bucket> buckets;
@@ -91,6 +92,7 @@ struct KVGroup {
   uint32_t pageTokens = 16;
   uint32_t layers = 0;
   uint64_t blockBytes = 0; ///< all layers of the group, K and V
+  uint32_t draft = 0; ///< 1: only the entry "draft" appends to it and reads it; such groups follow the step's own
 };
 
 /// How a GPU kernel is launched: one block an item.
@@ -114,6 +116,9 @@ struct Program {
   uint32_t hiddenStride = 0;
   uint64_t embeddingOffset = 0; ///< in the arena: float32 [maxOutRows][embeddingStride], what "embed" leaves
   uint32_t embeddingStride = 0; ///< floats; 0: there is no entry "embed"
+  uint32_t draftMaxSeq = 0; ///< positions that the draft program was made for; 0: there is none
+  uint64_t draftLogitsOffset = 0; ///< in the arena: float32 [maxOutRows][draftLogitsStride], what "draft_head" leaves
+  uint32_t draftLogitsStride = 0; ///< floats
   /// Not 0: the artifact has no WEIGHTS section and the runtime makes this many bytes up from the seed (for
   /// benchmarks; every 16-bit word is a small positive float16, so that no scale is infinite).
   uint64_t syntheticWeightBytes = 0;
@@ -125,6 +130,14 @@ struct Program {
   std::vector<Entry> entries;
   std::vector<KVGroup> kvGroups;
   std::vector<BlockShape> blocks; ///< a GPU's program: one per kernel; else empty
+
+  /// Groups that the step appends to: the first of kvGroups.
+  size_t stepGroups() const {
+    size_t count = kvGroups.size();
+    while (count && kvGroups[count - 1].draft)
+      --count;
+    return count;
+  }
 };
 
 } // namespace lathe

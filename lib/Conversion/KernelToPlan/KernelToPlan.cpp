@@ -13,6 +13,7 @@
 #include "lathe/artifact/Program.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 namespace lathe {
@@ -45,31 +46,45 @@ std::string layerName(Location loc) {
 struct Options {
   int64_t maxRows, maxSeq, chunk, splitRows, logitBytes;
   bool gpu;
+  int64_t draftMaxSeq; ///< positions that the draft was made for
 };
 
 class Planner {
 public:
-  Planner(ModuleOp module, func::FuncOp step, const Options &options)
-      : module(module), step(step), options(options), symbols(module), b(module.getContext()) {}
+  /// |draft| may be null.
+  Planner(ModuleOp module, func::FuncOp step, func::FuncOp draft, const Options &options)
+      : module(module), step(step), draft(draft), options(options), symbols(module), b(module.getContext()) {}
   int64_t kernelCount = 0, launchCount = 0, arena = 0;
 
   LogicalResult run() {
-    for (Operation &op : step.getBody().front())
-      if (!isa<func::ReturnOp>(op)) time[&op] = order.size(), order.push_back(&op);
-    auto output = dyn_cast_if_present<kernel::OutputOp>(order.empty() ? nullptr : order.back());
-    if (!output) return step.emitError() << "expected a kernel.output at the end of the step";
+    steps.function = step;
+    drafts.function = draft;
+    if (failed(number(steps, 0)) || (draft && failed(number(drafts, steps.end + 1)))) return failure();
+    kernel::OutputOp output = steps.output;
     int64_t stride = output.getLogits().getType().getStride();
     maxOutRows = std::clamp<int64_t>(options.logitBytes / (stride * 4) / 16 * 16, 16, std::max<int64_t>(options.maxRows, 16));
-    if (failed(assignBuffers(output))) return failure();
+    for (Part *part : {&steps, &drafts})
+      if (part->output && failed(assignBuffers(*part))) return failure();
     placeBuffers();
 
     b.setInsertionPoint(step);
     program = plan::ProgramOp::create(b, step.getLoc(), options.maxRows, maxOutRows, options.maxSeq, output.getLogits().getType().getWidth(),
                                       output.getHidden().getType().getWidth(), arena, offsetOf(output.getHidden()),
-                                      output.getHidden().getType().getStride(), offsetOf(output.getLogits()), stride, IntegerAttr(), IntegerAttr());
+                                      output.getHidden().getType().getStride(), offsetOf(output.getLogits()), stride, IntegerAttr(), IntegerAttr(),
+                                      IntegerAttr(), IntegerAttr(), IntegerAttr());
     if (Value embedding = output.getEmbedding()) {
       program.setEmbeddingOffset(offsetOf(embedding));
       program.setEmbeddingStride(cast<RowsType>(embedding.getType()).getStride());
+    }
+    if (draft) {
+      if (failed(checkDraftGroups())) return failure();
+      Value logits = drafts.output.getLogits();
+      if (drafts.output.getLogits().getType().getWidth() != output.getLogits().getType().getWidth())
+        return draft.emitError() << "expected drafts of " << output.getLogits().getType().getWidth() << " tokens, found "
+                                 << drafts.output.getLogits().getType().getWidth();
+      program.setDraftMaxSeq(options.draftMaxSeq);
+      program.setDraftLogitsOffset(offsetOf(logits));
+      program.setDraftLogitsStride(cast<RowsType>(logits.getType()).getStride());
     }
     Block *body = new Block();
     program.getBody().push_back(body);
@@ -78,14 +93,44 @@ public:
     emitGroups();
     for (auto &buffer : buffers)
       plan::BufferOp::create(b, step.getLoc(), bufferName(buffer.id), buffer.offset, buffer.bytes, buffer.first, buffer.last);
-    SmallVector<Operation *> stepOps, headOps, embedOps;
-    for (Operation *op : order)
+    if (failed(entries(steps, "step", "head", "embed")) || (draft && failed(entries(drafts, "draft", "draft_head", "")))) return failure();
+    step.erase();
+    if (draft) draft.erase();
+    return success();
+  }
+
+private:
+  struct Buffer {
+    int64_t id, bytes, first, last, offset = 0;
+  };
+  /// The step or the draft program. They never run at the same time, and between two runs of one the results of the other are not looked at: only a
+  /// part's own results and what its head starts from stand until its |end|.
+  struct Part {
+    func::FuncOp function;
+    std::vector<Operation *> order;
+    kernel::OutputOp output;
+    int64_t end = 0;
+  };
+
+  LogicalResult number(Part &part, int64_t at) {
+    for (Operation &op : part.function.getBody().front())
+      if (!isa<func::ReturnOp>(op)) time[&op] = at++, part.order.push_back(&op);
+    part.end = at;
+    part.output = dyn_cast_if_present<kernel::OutputOp>(part.order.empty() ? nullptr : part.order.back());
+    if (!part.output) return part.function.emitError() << "expected a kernel.output at the end of the step";
+    return success();
+  }
+
+  /// The launches of |part|: its rows, its head, and, if |embedName| is not empty, what makes embeddings of them.
+  LogicalResult entries(Part &part, StringRef rowsName, StringRef headName, StringRef embedName) {
+    SmallVector<Operation *> rowOps, headOps, embedOps;
+    for (Operation *op : part.order)
       if (!isa<kernel::ViewOp, kernel::OutputOp>(op)) {
-        bool embeds = op->getNumResults() && op->getResult(0) == output.getEmbedding();
+        bool embeds = op->getNumResults() && op->getResult(0) == part.output.getEmbedding();
         if (embeds) embedOps.push_back(op);
-        if (!embeds || !op->getResult(0).hasOneUse()) (isHead(op) ? headOps : stepOps).push_back(op);
+        if (!embeds || !op->getResult(0).hasOneUse()) (isHead(op) ? headOps : rowOps).push_back(op);
       }
-    bool canSplit = options.splitRows > 0 && llvm::any_of(stepOps, [](Operation *op) { return isa<kernel::AttentionOp>(op); });
+    bool canSplit = options.splitRows > 0 && llvm::any_of(rowOps, [](Operation *op) { return isa<kernel::AttentionOp>(op); });
     SmallVector<int64_t> sizes;
     if (canSplit && options.splitRows < options.maxRows) sizes.push_back(options.splitRows);
     sizes.push_back(options.maxRows);
@@ -94,16 +139,9 @@ public:
       sizes = bucketSizes({8, 16}, options.maxRows);
       headSizes = bucketSizes({8}, maxOutRows);
     }
-    if (failed(entry("step", stepOps, sizes)) || failed(entry("head", headOps, headSizes))) return failure();
-    if (!embedOps.empty() && failed(entry("embed", embedOps, headSizes))) return failure();
-    step.erase();
-    return success();
+    if (failed(entry(rowsName, rowOps, sizes)) || failed(entry(headName, headOps, headSizes))) return failure();
+    return embedOps.empty() || embedName.empty() ? success() : entry(embedName, embedOps, headSizes);
   }
-
-private:
-  struct Buffer {
-    int64_t id, bytes, first, last, offset = 0;
-  };
 
   static SmallVector<int64_t> bucketSizes(ArrayRef<int64_t> small, int64_t most) {
     SmallVector<int64_t> sizes;
@@ -146,8 +184,9 @@ private:
     return last;
   }
 
-  LogicalResult assignBuffers(kernel::OutputOp output) {
-    std::vector<SmallVector<Value>> members;
+  LogicalResult assignBuffers(Part &part) {
+    const size_t first = buffers.size(); // those before are another part's
+    std::vector<SmallVector<Value>> members(first);
     auto bufferLast = [&](int64_t id) {
       int64_t last = 0;
       for (Value v : members[id])
@@ -158,7 +197,7 @@ private:
       places[v] = {places[of].buffer, places[of].column + column};
       members[places[of].buffer].push_back(v);
     };
-    for (Operation *op : order) {
+    for (Operation *op : part.order) {
       for (Value result : op->getResults()) {
         if (isa<llm::KVType>(result.getType())) continue;
         if (auto view = dyn_cast<kernel::ViewOp>(op)) {
@@ -183,15 +222,15 @@ private:
         places[result] = {id, 0};
       }
     }
-    for (auto &buffer : buffers)
+    for (Buffer &buffer : llvm::drop_begin(buffers, first))
       buffer.last = bufferLast(buffer.id);
     // The head may run several times after one step, so what it starts from outlives it.
-    for (Operation *op : order)
+    for (Operation *op : part.order)
       if (isHead(op))
         for (Value operand : op->getOperands())
-          if (places.count(operand) && !outRows(operand.getType())) buffers[places[operand].buffer].last = order.size();
-    buffers[places[output.getHidden()].buffer].last = order.size();
-    for (Operation *op : order)
+          if (places.count(operand) && !outRows(operand.getType())) buffers[places[operand].buffer].last = part.end;
+    buffers[places[part.output.getHidden()].buffer].last = part.end;
+    for (Operation *op : part.order)
       if (auto attention = dyn_cast<kernel::AttentionOp>(op); attention && options.splitRows > 0) {
         auto layer = llm::lookupLayer(group(attention.getGroup()), attention.getLayer());
         AttentionParams p;
@@ -239,13 +278,36 @@ private:
     }
   }
 
+  /// Symbols that the ops of |part| refer to.
+  static llvm::StringSet<> namedBy(const Part &part) {
+    llvm::StringSet<> names;
+    for (Operation *op : part.order)
+      for (NamedAttribute attr : op->getAttrs())
+        if (auto name = dyn_cast<FlatSymbolRefAttr>(attr.getValue())) names.insert(name.getValue());
+    return names;
+  }
+  /// The runtime keeps a draft's own KV apart from the step's, and a draft has one or the other.
+  LogicalResult checkDraftGroups() {
+    llvm::StringSet<> byStep = namedBy(steps), byDraft = namedBy(drafts);
+    int groups[2] = {};
+    for (auto g : module.getOps<llm::KVGroupOp>())
+      if (byDraft.contains(g.getSymName())) ++groups[byStep.contains(g.getSymName())];
+    if (groups[0] && groups[1]) return draft.emitError() << "expected a draft that reads KV groups of its own or those of the step, found both";
+    return success();
+  }
+
   llm::KVGroupOp group(StringRef name) { return symbols.lookup<llm::KVGroupOp>(name); }
   void emitGroups() {
-    for (auto g : module.getOps<llm::KVGroupOp>()) {
-      groupIndex[g.getSymName()] = groupIndex.size();
-      plan::KVGroupOp::create(b, g.getLoc(), g.getSymName(), g.getWindow() ? 1 : 0, g.getWindow(), g.getPage(), g.getLayers().size(),
-                              kernel::kvGeometry(g, 0).blockStride);
-    }
+    // A group that the step does not name is the draft's own; the step's come first.
+    llvm::StringSet<> named = namedBy(steps);
+    for (bool own : {false, true})
+      for (auto g : module.getOps<llm::KVGroupOp>()) {
+        if (own != (draft && !named.contains(g.getSymName()))) continue;
+        size_t index = groupIndex.size();
+        groupIndex[g.getSymName()] = index;
+        plan::KVGroupOp::create(b, g.getLoc(), g.getSymName(), g.getWindow() ? 1 : 0, g.getWindow(), g.getPage(), g.getLayers().size(),
+                                kernel::kvGeometry(g, 0).blockStride, own);
+      }
   }
 
   //===--- launches -----------------------------------------------------------===//
@@ -578,12 +640,12 @@ private:
   }
 
   ModuleOp module;
-  func::FuncOp step;
+  func::FuncOp step, draft;
   Options options;
   SymbolTable symbols;
   OpBuilder b;
   plan::ProgramOp program;
-  std::vector<Operation *> order;
+  Part steps, drafts;
   llvm::DenseMap<Operation *, int64_t> time;
   llvm::DenseMap<Value, Place> places;
   std::vector<Buffer> buffers;
@@ -613,7 +675,10 @@ struct KernelToPlanPass : lathe::impl::KernelToPlanPassBase<KernelToPlanPass> {
       module.emitError() << "expected a positive max-seq, found " << sequence;
       return signalPassFailure();
     }
-    Planner planner(module, step, {maxRows, sequence, chunk, splitRows, logitBytes, gpu});
+    int64_t draftSequence = sequence;
+    if (auto attr = module->getAttrOfType<DictionaryAttr>("llm.draft"))
+      if (auto positions = attr.getAs<IntegerAttr>("max_sequence")) draftSequence = std::clamp<int64_t>(positions.getInt(), 1, sequence);
+    Planner planner(module, step, module.lookupSymbol<func::FuncOp>("draft"), {maxRows, sequence, chunk, splitRows, logitBytes, gpu, draftSequence});
     if (failed(planner.run())) return signalPassFailure();
     numKernels = planner.kernelCount;
     numLaunches = planner.launchCount;

@@ -37,15 +37,20 @@ struct Lowered {
   bool select = false;              ///< the value is the output rows of |buffer|, not yet copied
 };
 
+/// Symbols of packed weights by what they hold: functions that read one weight share it.
+using Packings = llvm::StringMap<FlatSymbolRefAttr>;
+
 class Lowering {
 public:
-  Lowering(ModuleOp module, func::FuncOp step) : module(module), step(step), symbols(module), b(module.getContext()) {}
+  Lowering(ModuleOp module, func::FuncOp step, Packings &made)
+      : module(module), step(step), symbols(module), b(module.getContext()), made(made) {}
 
   LogicalResult run() {
     auto type = step.getFunctionType();
     if (type.getNumInputs() != 2 || !isa<llm::BatchType>(type.getInput(0)) || !isa<llm::KVType>(type.getInput(1)) ||
         type.getNumResults() != 2)
       return step.emitError() << "expected a step of type (!llm.batch, !llm.kv) -> (logits, !llm.kv), found " << type;
+    StringAttr name = step.getSymNameAttr();
     b.setInsertionPoint(step);
     kernels = func::FuncOp::create(b, step.getLoc(), "kernels", b.getFunctionType({type.getInput(1)}, {}));
     b.setInsertionPointToStart(kernels.addEntryBlock());
@@ -53,7 +58,7 @@ public:
     for (Operation &op : step.getBody().front())
       if (failed(lower(&op))) return failure();
     step.erase();
-    kernels.setName("step");
+    kernels.setName(name);
     return success();
   }
 
@@ -335,7 +340,7 @@ private:
     Value made = kernel::NormOp::create(b, op->getLoc(), type, l.buffer, residual ? rows(residual) : Value(), *w,
                                         *bv, eps, bias ? b.getUnitAttr() : UnitAttr(), select ? b.getUnitAttr() : UnitAttr());
     // The first norm behind the selection is the last of the model: its rows as float32 are what embeddings are made of.
-    if (select && !residual && !embedding)
+    if (select && !residual && !embedding && step.getSymName() == "step")
       embedding = kernel::NormOp::create(b, op->getLoc(), rowsType(width(input), true), l.buffer, Value(), *w, *bv, eps,
                                          bias ? b.getUnitAttr() : UnitAttr(), b.getUnitAttr());
     if (quantized)
@@ -619,7 +624,7 @@ private:
   llvm::DenseMap<Value, Value> caches;
   llvm::DenseMap<Value, Value> aliases;
   llvm::DenseMap<Value, llm::EmbedOp> learnedPositions;
-  llvm::StringMap<FlatSymbolRefAttr> made;
+  Packings &made;
   Value hidden, embedding;
 };
 
@@ -631,7 +636,10 @@ struct LLMToKernelPass : lathe::impl::LLMToKernelPassBase<LLMToKernelPass> {
       module.emitError() << "expected a function named 'step'";
       return signalPassFailure();
     }
-    if (failed(Lowering(module, step).run())) signalPassFailure();
+    Packings made;
+    if (failed(Lowering(module, step, made).run())) return signalPassFailure();
+    if (auto draft = module.lookupSymbol<func::FuncOp>("draft"))
+      if (failed(Lowering(module, draft, made).run())) signalPassFailure();
   }
 };
 

@@ -61,6 +61,9 @@ public:
   const float *logits(uint32_t row) override {
     return reinterpret_cast<const float *>(arena.data + program.logitsOffset) + uint64_t(row) * program.logitsStride;
   }
+  const float *draftLogits(uint32_t row) override {
+    return reinterpret_cast<const float *>(arena.data + program.draftLogitsOffset) + uint64_t(row) * program.draftLogitsStride;
+  }
   const float *hidden(uint32_t row) override {
     return reinterpret_cast<const float *>(arena.data + program.hiddenOffset) + uint64_t(row) * program.hiddenStride;
   }
@@ -127,7 +130,7 @@ private:
   bool pin = false;
   std::vector<uint8_t *> args;     ///< resolved Program.args
   std::vector<int64_t> itemCounts; ///< of each launch, for the current run
-  const Entry *entries[3] = {}; ///< by EntryKind
+  const Entry *entries[entryKinds] = {}; ///< by EntryKind
   // The current run.
   const LatheStep *step = nullptr;
   const Bucket *bucket = nullptr;
@@ -174,7 +177,7 @@ Result<std::unique_ptr<Executable>> CpuExecutable::create(std::shared_ptr<Loaded
   e->itemCounts.resize(p.launches.size());
   e->profiles.resize(p.launches.size());
   for (const Entry &entry : p.entries)
-    e->entries[entry.name == "embed" ? 2 : entry.name == "head"] = &entry;
+    e->entries[static_cast<int>(entryKind(entry.name))] = &entry;
   e->team = ThreadTeam::acquire();
   e->team->grow(e->threadCount);
   return std::unique_ptr<Executable>(std::move(e));
@@ -214,9 +217,9 @@ void CpuExecutable::countItems(const Bucket &used, const LatheStep &s) {
 
 Result<Ticket> CpuExecutable::submit(EntryKind kind, const LatheStep &input) {
   const Entry *found = entries[static_cast<int>(kind)];
-  if (!found) return Status(StatusCode::unsupported, "the program has no entry 'embed'");
+  if (!found) return makeError(StatusCode::unsupported, "the program has no entry '%s'", toString(kind));
   const Entry &entry = *found;
-  uint32_t rows = kind == EntryKind::step ? input.rows : input.outRows;
+  uint32_t rows = runsRows(kind) ? input.rows : input.outRows;
   auto wide =
       std::find_if(entry.buckets.begin(), entry.buckets.end(), [&](const Bucket &b) { return b.maxRows >= rows; });
   if (rows == 0 || wide == entry.buckets.end())

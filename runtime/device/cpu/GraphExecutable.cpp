@@ -111,6 +111,7 @@ public:
     uint64_t at = lastOnly ? 0 : uint64_t(outRows[row]);
     return logitRows.data() + at * program.vocabulary;
   }
+  const float *draftLogits(uint32_t) override { return logitRows.data(); } // there is no draft to submit
   const float *embedding(uint32_t) override { return hiddenRow.data(); }
   const float *hidden(uint32_t) override { return hiddenRow.data(); }
   Status saveBlock(uint32_t, uint32_t, std::span<uint8_t>) override { return noBlocks(); }

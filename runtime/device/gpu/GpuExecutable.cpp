@@ -45,6 +45,9 @@ public:
   const float *logits(uint32_t row) override {
     return fetch(logitsHost, row, program.logitsOffset, program.logitsStride, program.vocabulary, logitsReady);
   }
+  const float *draftLogits(uint32_t row) override {
+    return fetch(draftHost, row, program.draftLogitsOffset, program.draftLogitsStride, program.vocabulary, draftReady);
+  }
   const float *hidden(uint32_t row) override {
     return fetch(hiddenHost, row, program.hiddenOffset, program.hiddenStride, program.hiddenSize, hiddenReady);
   }
@@ -107,7 +110,7 @@ private:
     ready[row] = true;
     return to;
   }
-  Status sendStep(const LatheStep &step);
+  Status sendStep(EntryKind kind, const LatheStep &step);
 
   std::shared_ptr<LoadedArtifact> artifact;
   const Program &program;
@@ -115,10 +118,10 @@ private:
   uint64_t arena = 0, weights = 0, state = 0, stateCapacity = 0, allocated = 0;
   std::vector<uint64_t> owned, pools, args;
   std::vector<uint32_t> blocks;
-  const Entry *entries[3] = {};
+  const Entry *entries[entryKinds] = {};
   std::vector<uint8_t> staging;
-  std::vector<float> logitsHost, hiddenHost, embeddingHost;
-  std::vector<bool> logitsReady, hiddenReady, embeddingReady;
+  std::vector<float> logitsHost, draftHost, hiddenHost, embeddingHost;
+  std::vector<bool> logitsReady, draftReady, hiddenReady, embeddingReady;
   std::vector<uint64_t> launchArgs;
   // What sendStep works with; the capacity is there from the start but for |dense|, which has the sequences of the caller.
   std::vector<int32_t> dense, sequenceIds;
@@ -163,12 +166,13 @@ Status GpuExecutable::create(const ExecutableOptions &options) {
     case ArgKind::kv: args.push_back(pools[arg.group] + arg.offset); break;
     }
   }
-  for (const Entry &entry : p.entries) entries[entry.name == "embed" ? 2 : entry.name == "head"] = &entry;
+  for (const Entry &entry : p.entries) entries[static_cast<int>(entryKind(entry.name))] = &entry;
   logitsHost.resize(uint64_t(p.maxOutRows) * p.vocabulary);
   hiddenHost.resize(uint64_t(p.maxRows) * p.hiddenSize);
   logitsReady.resize(p.maxOutRows);
   hiddenReady.resize(p.maxRows);
-  if (entries[2]) embeddingHost.resize(uint64_t(p.maxOutRows) * p.hiddenSize), embeddingReady.resize(p.maxOutRows);
+  if (p.draftMaxSeq) draftHost.resize(uint64_t(p.maxOutRows) * p.vocabulary), draftReady.resize(p.maxOutRows);
+  if (entries[static_cast<int>(EntryKind::embed)]) embeddingHost.resize(uint64_t(p.maxOutRows) * p.hiddenSize), embeddingReady.resize(p.maxOutRows);
   uint32_t most = 0;
   for (const Launch &l : p.launches) most = std::max(most, l.argCount);
   launchArgs.reserve(most + 1);
@@ -181,7 +185,7 @@ Status GpuExecutable::create(const ExecutableOptions &options) {
   return Status();
 }
 
-Status GpuExecutable::sendStep(const LatheStep &s) {
+Status GpuExecutable::sendStep(EntryKind kind, const LatheStep &s) {
   const Program &p = program;
   staging.resize(sizeof(LatheStep));
   LatheStep device = s;
@@ -221,7 +225,9 @@ Status GpuExecutable::sendStep(const LatheStep &s) {
       if (s.embedding[r]) embeddingRows[r] = put(s.embedding[r], 4ull * p.hiddenSize);
     device.embedding = reinterpret_cast<const float *const *>(put(embeddingRows.data(), 8ull * s.rows));
   }
-  for (size_t g = 0; g < p.kvGroups.size() && s.blockTable; ++g) {
+  // Only a caller of the draft program has tables of its groups.
+  size_t groups = kind == EntryKind::draft || kind == EntryKind::draftHead ? p.kvGroups.size() : p.stepGroups();
+  for (size_t g = 0; g < groups && s.blockTable; ++g) {
     uint32_t most = (p.maxSeq + p.kvGroups[g].pageTokens - 1) / p.kvGroups[g].pageTokens;
     strides[g] = std::min(s.tableStride[g], most);
     tables[g] = put(nullptr, 0);
@@ -239,17 +245,17 @@ Status GpuExecutable::sendStep(const LatheStep &s) {
 }
 
 Result<Ticket> GpuExecutable::submit(EntryKind kind, const LatheStep &step) {
-  const Entry *found = entries[kind == EntryKind::embed ? 2 : kind == EntryKind::head];
-  if (!found) return Status(StatusCode::unsupported, "the program has no entry 'embed'");
+  const Entry *found = entries[static_cast<int>(kind)];
+  if (!found) return makeError(StatusCode::unsupported, "the program has no entry '%s'", toString(kind));
   const Entry &entry = *found;
-  uint32_t rows = kind == EntryKind::step ? step.rows : step.outRows;
+  uint32_t rows = runsRows(kind) ? step.rows : step.outRows;
   auto wide = std::find_if(entry.buckets.begin(), entry.buckets.end(), [&](const Bucket &b) { return b.maxRows >= rows; });
   if (rows == 0 || wide == entry.buckets.end())
     return makeError(StatusCode::invalidArgument, "expected 1 to %u rows in entry '%s', found %u", entry.buckets.back().maxRows, entry.name.c_str(), rows);
-  LATHE_RETURN_IF_ERROR(sendStep(step));
+  LATHE_RETURN_IF_ERROR(sendStep(kind, step));
   // The head's row blocks are blocks of output rows.
   LatheStep counted = step;
-  if (kind != EntryKind::step) counted.rows = step.outRows;
+  if (!runsRows(kind)) counted.rows = step.outRows;
   using Clock = std::chrono::steady_clock;
   for (uint32_t i = wide->firstLaunch, end = i + wide->launchCount; i < end; ++i) {
     const Launch &l = program.launches[i];
@@ -271,8 +277,9 @@ Result<Ticket> GpuExecutable::submit(EntryKind kind, const LatheStep &step) {
     profile.seconds += seconds;
   }
   std::fill(logitsReady.begin(), logitsReady.end(), false);
+  std::fill(draftReady.begin(), draftReady.end(), false);
   std::fill(embeddingReady.begin(), embeddingReady.end(), false);
-  if (kind == EntryKind::step) std::fill(hiddenReady.begin(), hiddenReady.end(), false);
+  if (runsRows(kind)) std::fill(hiddenReady.begin(), hiddenReady.end(), false);
   return ++lastTicket;
 }
 

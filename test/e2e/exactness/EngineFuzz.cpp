@@ -222,7 +222,7 @@ void answerAlone(Engine &engine, PoolEntry &entry, uint32_t context) {
 }
 
 struct Totals {
-  uint64_t requests = 0, tokens = 0, steps = 0, rows = 0, cached = 0, recomputed = 0, saved = 0, forks = 0, cancels = 0, drafted = 0, accepted = 0;
+  uint64_t requests = 0, tokens = 0, steps = 0, rows = 0, cached = 0, recomputed = 0, saved = 0, forks = 0, cancels = 0, drafted = 0, accepted = 0, draftedByProgram = 0, acceptedByProgram = 0;
   std::map<std::string, int> ends;
 };
 
@@ -247,6 +247,7 @@ public:
     o.policy = policies[rng() % 4];
     o.prefixCache = !chance(rng, 25);
     o.speculate = chance(rng, 50) ? Speculation::off : chance(rng, 50) ? Speculation::automatic : chance(rng, 50) ? Speculation::ngram : Speculation::suffix;
+    if (program.draftMaxSeq && chance(rng, 70)) o.speculate = Speculation::draft;
     o.itlTarget = chance(rng, 50) ? 0 : 1e-3 * pick(rng, 1, 40);
     o.maxQueued = 1000;
     o.shuffleBlocks = rng() | 1;
@@ -269,7 +270,9 @@ public:
     bool deadlines = chance(rng, 30);
     std::vector<std::unique_ptr<Ear>> ears;
     // Half of the schedules that speculate get drafts that are often right, which a random model's text is too wild for.
-    if (chance(rng, 50))
+    bool program = artifact->program().draftMaxSeq && chance(rng, 80);
+    core.draftAlways = program && chance(rng, 70);
+    if (!program && chance(rng, 50))
       core.onDraft = [&](RequestId id, uint32_t choice, uint32_t seen, uint32_t most, Draft &draft) {
         const auto &want = ears[id - 1]->entry.answers[choice].tokens;
         int wrongAt = pick(rng, 0, 9);
@@ -291,6 +294,7 @@ public:
         r.cacheSalt = chance(rng, 10) ? "s" : "";
         r.priority = pick(rng, -2, 2);
         if (chance(rng, 20)) r.speculate = chance(rng, 50) ? Speculation::off : Speculation::automatic;
+        if (artifact->program().draftMaxSeq && chance(rng, 30)) r.speculate = Speculation::draft;
         if (deadlines && chance(rng, 30)) r.deadline = 1e-3 * pick(rng, 1, 60);
         if (o.policy == SchedulingPolicy::deadline && chance(rng, 50)) r.ttftTarget = 1e-2 * pick(rng, 1, 100);
         check(core.check()(r));
@@ -319,6 +323,7 @@ public:
     }
     EngineStats stats = core.stats();
     if (stats.kvBlocksUsed) return std::to_string(stats.kvBlocksUsed) + " blocks are in use when all requests have ended";
+    if (stats.draftBlocksUsed) return std::to_string(stats.draftBlocksUsed) + " blocks of drafts are in use when all requests have ended";
     if (stats.savedKvBytes) return std::to_string(stats.savedKvBytes) + " bytes are saved when all requests have ended";
     for (auto &ear : ears) {
       if (ear->finishedTimes != 1) return "a request finished " + std::to_string(ear->finishedTimes) + " times";
@@ -333,6 +338,8 @@ public:
       if (s.acceptedAt[i] > s.draftedAt[i] || (i && s.draftedAt[i] > s.draftedAt[i - 1])) return "more drafts accepted than drafted at " + std::to_string(i);
     }
     if (drafted != s.draftedAll() || accepted != s.acceptedAll() || s.emitted != accepted + s.rounds) return "the counters of speculation disagree";
+    totals.draftedByProgram += s.drafted[size_t(DraftSource::program)];
+    totals.acceptedByProgram += s.accepted[size_t(DraftSource::program)];
     totals.drafted += drafted;
     totals.accepted += accepted;
     totals.requests += ears.size();
@@ -429,16 +436,20 @@ int main(int argc, char **argv) {
     return 1;
   }
   std::printf("engine: %llu schedules, %llu requests (%llu with several choices), %llu tokens bit-equal, %llu steps of %.1f rows, %llu cached prompt tokens, "
-              "preemptions %llu recomputed %llu saved, %llu cancels, %llu drafts %llu accepted; ends",
+              "preemptions %llu recomputed %llu saved, %llu cancels, %llu drafts %llu accepted, by the draft program %llu and %llu; ends",
               (unsigned long long)schedules, (unsigned long long)totals.requests, (unsigned long long)totals.forks, (unsigned long long)totals.tokens,
               (unsigned long long)totals.steps, double(totals.rows) / double(std::max<uint64_t>(1, totals.steps)), (unsigned long long)totals.cached,
               (unsigned long long)totals.recomputed, (unsigned long long)totals.saved, (unsigned long long)totals.cancels, (unsigned long long)totals.drafted,
-              (unsigned long long)totals.accepted);
+              (unsigned long long)totals.accepted, (unsigned long long)totals.draftedByProgram, (unsigned long long)totals.acceptedByProgram);
   for (auto &[name, n] : totals.ends)
     std::printf(" %s x%d", name.c_str(), n);
   std::printf("\n");
   if (schedules >= 100 && !totals.accepted) {
     std::fprintf(stderr, "error: no draft was accepted in %llu schedules: speculation was not tested\n", (unsigned long long)schedules);
+    return 1;
+  }
+  if (schedules >= 100 && artifacts[0]->program().draftMaxSeq && !totals.acceptedByProgram) {
+    std::fprintf(stderr, "error: no draft of the draft program was accepted in %llu schedules\n", (unsigned long long)schedules);
     return 1;
   }
   return 0;

@@ -21,6 +21,8 @@ public:
   }
   bool failing = false; ///< steps fail when they are waited for
   bool failingSaves = false;
+  bool failingDrafts = false;  ///< runs of the draft program are refused
+  bool poisonedDrafts = false; ///< logits of the draft program are NaN
   int poisonedRow = -1; ///< logits, or embeddings, of this row are NaN
 
   /// Steps that are submitted from now on last until release(). Thread-safe.
@@ -53,6 +55,7 @@ private:
         : device(device), inner(std::move(inner)) {}
     Result<runtime::Ticket> submit(runtime::EntryKind entry, const LatheStep &step) override {
       device.pass();
+      if (device.failingDrafts && entry == runtime::EntryKind::draft) return Status(StatusCode::internal, "no draft today");
       return inner->submit(entry, step);
     }
     Status wait(runtime::Ticket ticket) override {
@@ -61,6 +64,9 @@ private:
     }
     const float *logits(uint32_t row) override {
       return static_cast<int>(row) == device.poisonedRow ? nans.data() : inner->logits(row);
+    }
+    const float *draftLogits(uint32_t row) override {
+      return device.poisonedDrafts ? nans.data() : inner->draftLogits(row);
     }
     const float *hidden(uint32_t row) override { return inner->hidden(row); }
     const float *embedding(uint32_t row) override {

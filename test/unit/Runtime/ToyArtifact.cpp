@@ -88,6 +88,11 @@ Program toyProgram(const ToyOptions &o) {
          {arena(hidden), {ArgKind::weight, 0, head}, arena(logits)});
   launch(4, 5, ItemKind::perOutRow, 1, S::contiguous, {arena(hidden), arena(embedding)});
   p.entries = {{"step", {{1, 0, 5}, {o.maxRows, 0, 5}}}, {"head", {{o.maxOutRows, 5, 1}}}, {"embed", {{o.maxOutRows, 6, 1}}}};
+  if (o.draft) {
+    p.entries.push_back({"draft", p.entries[0].buckets});
+    p.entries.push_back({"draft_head", p.entries[1].buckets});
+    p.draftMaxSeq = p.maxSeq, p.draftLogitsOffset = p.logitsOffset, p.draftLogitsStride = p.logitsStride;
+  }
   return p;
 }
 

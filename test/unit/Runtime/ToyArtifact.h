@@ -29,6 +29,7 @@ struct ToyOptions {
   uint32_t seed = 1;
   bool words = false; ///< with tokenizer, chat template and generation defaults
   std::string chatTemplate; ///< instead of the toy's own
+  bool draft = false; ///< with a draft program that is the model itself, on the step's KV groups
 };
 
 /// Float weights: embedding [vocabulary][width], then head [vocabulary][width].

@@ -357,3 +357,70 @@ TEST_F(SpeculationTest, ARequestSaysWhetherItSpeculates) {
   run();
   EXPECT_GT(ear->usage.acceptedTokens, 10u);
 }
+
+TEST_F(SpeculationTest, AProgramThatIsTheModelItselfIsAlwaysRight) {
+  ToyOptions toy;
+  toy.draft = true;
+  for (PreemptionMode mode : {PreemptionMode::recompute, PreemptionMode::save}) {
+    uint64_t preemptions = 0;
+    for (uint32_t contexts : {1u, 3u}) {
+      make({.maxSequences = 6, .kvTokens = 256 * contexts, .savedKvBytes = 1 << 20, .stepTokens = 40, .preemption = mode, .speculate = Speculation::draft},
+           nullptr, toy);
+      core->draftAlways = true;
+      std::vector<Request> requests;
+      std::vector<std::shared_ptr<Recorder>> ears;
+      for (int i = 0; i < 20; ++i) {
+        requests.push_back(sampled(i, static_cast<uint32_t>(40 + i * 7 % 60)));
+        requests.back().choices = i % 4 == 1 ? 3 : 1;
+        if (i % 4 == 2) requests.back().speculate = Speculation::off; // grows slowly, so that others run into it
+        ears.push_back(add(requests.back()));
+        if (i % 3 == 0) core->step();
+      }
+      core->step(), core->step();
+      core->cancel(2);
+      run();
+      for (size_t i = 0; i < requests.size(); ++i)
+        for (uint32_t c = 0; c < requests[i].choices; ++c)
+          if (i != 1) EXPECT_TRUE(sameSamples(ears[i]->choices[c].tokens, aloneSamples(requests[i], c))) << i << " " << c;
+      EngineStats stats = core->stats();
+      reconcile(stats.speculation);
+      EXPECT_GT(stats.speculation.draftedAll(), 200u);
+      EXPECT_EQ(stats.speculation.acceptedAll(), stats.speculation.draftedAll());
+      EXPECT_EQ(stats.speculation.draftedAll(), stats.speculation.drafted[static_cast<size_t>(DraftSource::program)]);
+      EXPECT_GT(stats.speculation.programRuns, 20u);
+      preemptions += mode == PreemptionMode::save ? stats.preemptedSave : stats.preemptedRecompute;
+    }
+    EXPECT_GT(preemptions, 0u) << toString(mode);
+  }
+}
+
+TEST_F(SpeculationTest, AProgramThatFailsCostsItsDraftsAlone) {
+  auto real = makeCpuDevice();
+  FaultyDevice faulty(*real);
+  ToyOptions toy;
+  toy.draft = true;
+  make({.speculate = Speculation::draft}, &faulty, toy);
+  core->draftAlways = true;
+  Request r = sampled(4, 60);
+  auto ear = add(r);
+  for (int i = 0; i < 12 && !core->idle(); ++i) {
+    faulty.failingDrafts = i % 4 == 1;
+    faulty.poisonedDrafts = i % 4 == 2;
+    core->step();
+  }
+  faulty.failingDrafts = faulty.poisonedDrafts = false;
+  run();
+  EXPECT_TRUE(sameSamples(ear->choices[0].tokens, aloneSamples(r)));
+  reconcile(core->stats().speculation);
+}
+
+TEST_F(SpeculationTest, DraftsOfAProgramNeedOne) {
+  make({});
+  Request r = greedy({1, 2, 3}, 30);
+  r.speculate = Speculation::draft;
+  EXPECT_EQ(core->check()(r).message(), "speculate: the artifact has no draft program; compile it with '--speculate draft:MODEL' or 'layerskip:LAYERS'");
+  RequestEngineOptions o;
+  o.speculate = Speculation::draft;
+  auto made = EngineCore::create(artifact, nullptr, o, nullptr, nullptr, nullptr);
+  EXPECT_EQ(made.status().message(), "the artifact has no draft program; compile it with '--speculate draft:MODEL' or 'layerskip:LAYERS'");
+}

@@ -282,6 +282,6 @@ TEST(Speculation, NamesAndErrors) {
     ASSERT_TRUE(method.ok());
     EXPECT_STREQ(toString(*method), name);
   }
-  EXPECT_EQ(parseSpeculation("medium").status().message(), "expected off, auto, ngram or suffix, found 'medium'");
+  EXPECT_EQ(parseSpeculation("medium").status().message(), "expected off, auto, draft, ngram or suffix, found 'medium'");
   EXPECT_STREQ(toString(DraftSource::shared), "shared");
 }

@@ -1,0 +1,24 @@
+//===- Speculate.h - what --speculate asks for ----------------------*- C++ -*-===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#pragma once
+#include "lathe/Driver/Driver.h"
+
+namespace lathe {
+
+/// CompileOptions.speculate, taken apart.
+struct SpeculateOption {
+  std::string method; ///< of the pass llm-speculate; empty: no draft program
+  std::string model;  ///< draft: path of the draft model
+  int64_t layers = 0; ///< layerskip
+  /// The pass with its options.
+  std::string pass() const;
+};
+/// "", "draft:MODEL" or "layerskip:LAYERS". Error: invalidArgument.
+Result<SpeculateOption> parseSpeculate(const std::string &text);
+
+/// Imports the draft model and puts it into |module| as `module @draft`, where llm-speculate finds it. Its vocabulary must be that of |text|, the
+/// texts of the model it drafts for. Errors: those of importing; invalidArgument with the first difference.
+Status addDraftModel(mlir::ModuleOp module, const SpeculateOption &option, const CompileOptions &options, const ModelText &text);
+
+} // namespace lathe

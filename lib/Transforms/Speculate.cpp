@@ -1,0 +1,138 @@
+//===- Speculate.cpp - a draft program beside the step ----------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "Utils.h"
+#include "lathe/Transforms/Passes.h"
+
+namespace lathe {
+#define GEN_PASS_DEF_LLMSPECULATEPASS
+#include "lathe/Transforms/Passes.h.inc"
+} // namespace lathe
+
+using namespace mlir;
+using namespace lathe::llm;
+
+namespace {
+
+constexpr const char *draftName = "draft";
+
+/// The rows that the layer of |append| starts from: those behind the layers before it. Keys come of them by a norm, a linear and a rotation, in
+/// whatever order and number; what is none of these is where the layer begins.
+Value layerInput(KVAppendOp append) {
+  Value rows = append.getKey();
+  while (Operation *op = rows.getDefiningOp()) {
+    if (!isa<RopeOp, RmsNormOp, LayerNormOp, LinearOp, ColumnsOp, QuantizeOp>(op)) break;
+    rows = op->getOperand(0);
+  }
+  return rows;
+}
+
+struct SpeculatePass : lathe::impl::LLMSpeculatePassBase<SpeculatePass> {
+  using LLMSpeculatePassBase::LLMSpeculatePassBase;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    auto step = module.lookupSymbol<func::FuncOp>("step");
+    if (!step) {
+      module.emitError() << "llm-speculate: expected a function named 'step'";
+      return signalPassFailure();
+    }
+    if (Operation *there = module.lookupSymbol(draftName); there && !(method == "draft" && isa<ModuleOp>(there))) {
+      there->emitError() << "llm-speculate: the module has a draft program already";
+      return signalPassFailure();
+    }
+    LogicalResult made = failure();
+    if (method == "draft")
+      made = takeModel(module, step);
+    else if (method == "layerskip")
+      made = firstLayers(module, step);
+    else
+      module.emitError() << "llm-speculate: expected method draft or layerskip, found '" << method << "'";
+    if (failed(made)) signalPassFailure();
+  }
+
+  /// What the plan needs to know of the draft beside its function: |model| says how many positions it was made for.
+  void describe(ModuleOp module, ModuleOp model) {
+    Builder b(&getContext());
+    SmallVector<NamedAttribute> entries{b.getNamedAttr("method", b.getStringAttr(method))};
+    if (method == "layerskip") entries.push_back(b.getNamedAttr("layers", b.getI64IntegerAttr(layers)));
+    if (auto attr = model->getAttrOfType<DictionaryAttr>("llm.model"))
+      if (Attribute positions = attr.get("max_sequence")) entries.push_back(b.getNamedAttr("max_sequence", positions));
+    module->setAttr("llm.draft", b.getDictionaryAttr(entries));
+  }
+
+  //===--- another model ------------------------------------------------------===//
+
+  LogicalResult takeModel(ModuleOp module, func::FuncOp step) {
+    auto model = module.lookupSymbol<ModuleOp>(draftName);
+    auto draft = model ? model.lookupSymbol<func::FuncOp>("step") : func::FuncOp();
+    if (!draft) return module.emitError() << "llm-speculate: expected a module named 'draft' with the draft model's 'step'";
+    if (draft.getFunctionType() != step.getFunctionType()) {
+      auto diagnostic = draft.emitError() << "llm-speculate: expected a draft model of type " << step.getFunctionType() << ", found " << draft.getFunctionType();
+      diagnostic.attachNote(step.getLoc()) << "the model it drafts for";
+      return diagnostic;
+    }
+    describe(module, model);
+    model->remove(); // its name is the function's
+    SymbolTable symbols(module);
+    llvm::StringMap<FlatSymbolRefAttr> names;
+    // A tensor that both models read, of the same file or of equal value, is one param.
+    llvm::DenseMap<std::pair<Attribute, Attribute>, ParamOp> known;
+    for (ParamOp param : module.getOps<ParamOp>()) known.try_emplace({param.getValue(), param.getTypeAttr()}, param);
+    for (Operation &op : llvm::make_early_inc_range(model.getOps())) {
+      auto name = dyn_cast<SymbolOpInterface>(&op);
+      if (!name || &op == draft) continue;
+      auto param = dyn_cast<ParamOp>(&op);
+      std::string old = name.getName().str();
+      if (param)
+        if (ParamOp same = known.lookup({param.getValue(), param.getTypeAttr()})) {
+          names[old] = FlatSymbolRefAttr::get(same);
+          ++numShared;
+          continue;
+        }
+      op.moveBefore(step);
+      name.setName(("draft." + old));
+      names[old] = FlatSymbolRefAttr::get(symbols.insert(&op));
+      numParams += bool(param);
+    }
+    draft->moveAfter(step);
+    draft.setName(draftName);
+    draft.walk([&](Operation *op) {
+      for (NamedAttribute attr : llvm::to_vector(op->getAttrs()))
+        if (auto reference = dyn_cast<FlatSymbolRefAttr>(attr.getValue()))
+          if (FlatSymbolRefAttr now = names.lookup(reference.getValue())) op->setAttr(attr.getName(), now);
+    });
+    model->destroy();
+    return success();
+  }
+
+  //===--- the first layers -----------------------------------------------------===//
+
+  LogicalResult firstLayers(ModuleOp module, func::FuncOp step) {
+    auto draft = cast<func::FuncOp>(step->clone());
+    OwningOpRef<func::FuncOp> owned(draft);
+    draft.setName(draftName);
+    Block &body = draft.getBody().front();
+    auto appends = llvm::to_vector(body.getOps<KVAppendOp>());
+    auto selects = llvm::to_vector(body.getOps<SelectRowsOp>());
+    auto count = int64_t(appends.size());
+    if (layers < 1 || layers >= count)
+      return step.emitError() << "llm-speculate: expected layers in 1 .. " << count - 1 << " of a model of " << count << ", found " << int64_t(layers);
+    if (selects.size() != 1) return step.emitError() << "llm-speculate: expected one llm.select_rows in the step, found " << selects.size();
+    KVAppendOp rest = appends[layers];
+    Value rows = layerInput(rest);
+    if (rows.getType() != selects[0].getInput().getType())
+      return rest.emitError() << "llm-speculate: expected rows of type " << selects[0].getInput().getType() << " in front of layer " << int64_t(layers) << ", found "
+                              << rows.getType();
+    selects[0]->setOperand(0, rows);
+    body.getTerminator()->setOperand(1, rest.getKv());
+    SmallVector<Operation *> ops = llvm::to_vector(llvm::make_pointer_range(body.without_terminator()));
+    for (Operation *op : llvm::reverse(ops))
+      if (op->use_empty()) op->erase(); // ops have no effects
+    module.insert(std::next(step->getIterator()), owned.release());
+    describe(module, module);
+    return success();
+  }
+};
+
+} // namespace

@@ -1,0 +1,19 @@
+//===- Device.cpp - names of entries --------------------------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "runtime/device/Device.h"
+#include <algorithm>
+#include <iterator>
+
+namespace lathe::runtime {
+
+static constexpr const char *entryNames[entryKinds] = {"step", "head", "embed", "draft", "draft_head"};
+
+const char *toString(EntryKind kind) { return entryNames[static_cast<size_t>(kind)]; }
+
+EntryKind entryKind(std::string_view name) {
+  auto found = std::find(std::begin(entryNames), std::end(entryNames), name);
+  return static_cast<EntryKind>(std::min<std::ptrdiff_t>(found - std::begin(entryNames), entryKinds - 1));
+}
+
+} // namespace lathe::runtime

@@ -1,0 +1,235 @@
+//===- EngineDrafts.cpp - who drafts, and how far -------------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//
+// Before a plan: drafts that are looked up cost nothing; those of the draft program cost runs, which are made only as long as
+// tokens a second are expected to rise (docs/speculation.md, "Length by cost").
+//===----------------------------------------------------------------------===//
+#include "runtime/engine/EngineCore.h"
+#include <algorithm>
+#include <cmath>
+
+namespace lathe::runtime {
+
+// Drafting must make this much more of a second, as in the plan: below it the estimates decide by chance.
+static constexpr double leastGain = 1.02;
+// Rows that a run of the draft may always have to catch up with.
+static constexpr uint32_t leastCatchUp = 16;
+
+/// Drafts for the sequences that decode next.
+void EngineCore::propose() {
+  if (drafting.empty() || !(draftAlways || scheduler->draftsMayPay())) return;
+  candidateCount = 0;
+  for (const Drafting &d : drafting) {
+    Active &a = *d.request;
+    uint32_t room = scheduler->draftRoom(a.id, d.choice);
+    if (!room) continue;
+    Choice &choice = a.choices[d.choice];
+    if (onDraft) onDraft(a.id, d.choice, choice.tokens, room, testDraft);
+    const Draft &draft = onDraft ? testDraft : choice.drafter->propose(room);
+    if (drafts && !onDraft && (a.speculate == Speculation::draft || a.speculate == Speculation::automatic)) {
+      auto known = static_cast<uint32_t>(choice.drafter->tokens().size());
+      room = std::min(room, drafts->positions() - std::min(drafts->positions(), known));
+      if (room && choice.drafter->programReady()) {
+        Candidate &c = candidates[candidateCount++];
+        c.request = &a;
+        c.choice = d.choice;
+        c.row = scheduler->decodingRow(a.id, d.choice);
+        c.room = room;
+        c.known = known;
+        continue;
+      }
+    }
+    offer(a, d.choice, draft);
+  }
+  if (candidateCount) draftByProgram();
+}
+
+void EngineCore::offer(const Active &a, uint32_t choice, const Draft &draft) {
+  if (draft.count)
+    scheduler->propose(a.id, choice, std::span(draft.tokens).first(draft.count), std::span(draft.chance).first(draft.count));
+}
+
+/// Of rows that decode behind as much history as the candidates have on average.
+double EngineCore::stepSeconds(uint32_t rows) const {
+  const StepCostModel &cost = scheduler->cost();
+  return cost.seconds(cost.work(rows, rows * meanHistory));
+}
+double EngineCore::draftSeconds(uint32_t rows) const { return draftCost.seconds(draftCost.work(rows, rows * meanHistory)); }
+
+/// Orders the candidates by what is expected of them and returns how many the program drafts for: those, with the length, that make the
+/// most tokens a second of the runs and the step. What was looked up for one is an advantage of not asking for it.
+uint32_t EngineCore::chooseCandidates() {
+  auto begin = candidates.begin(), end = begin + candidateCount;
+  meanHistory = 0;
+  for (auto c = begin; c != end; ++c) {
+    const Drafter &drafter = *c->request->choices[c->choice].drafter;
+    float chance = 1;
+    for (uint32_t place = 0; place < maxDraftTokens; ++place) {
+      chance *= drafter.programChance(place);
+      c->expected[place] = (place ? c->expected[place - 1] : 0) + (place < c->room ? chance : 0);
+    }
+    c->lookedUp = drafter.programDraft().expected();
+    meanHistory += static_cast<double>(c->known) / candidateCount;
+  }
+  std::sort(begin, end, [](const Candidate &x, const Candidate &y) {
+    float a = x.expected[1] - x.lookedUp, b = y.expected[1] - y.lookedUp;
+    return a != b ? a > b : x.row < y.row;
+  });
+  auto most = std::min({candidateCount, drafts->maxSequences(), artifact->program().maxOutRows});
+  if (draftAlways) return most;
+  uint32_t decoding = std::max(1u, scheduler->decodingChoices()), best = 0;
+  double gain[maxDraftTokens] = {}, bestRate = leastGain * decoding / stepSeconds(decoding);
+  for (uint32_t n = 1; n <= most; ++n)
+    for (uint32_t k = 1; k <= maxDraftTokens; ++k) {
+      const Candidate &c = candidates[n - 1];
+      gain[k - 1] += static_cast<double>(c.expected[k - 1] - c.lookedUp);
+      double seconds = stepSeconds(decoding + n * k) + k * draftSeconds(n);
+      double rate = (decoding + gain[k - 1]) / seconds;
+      if (rate > bestRate) bestRate = rate, best = n;
+    }
+  // Of the others, those whose turn it is to be tried are.
+  for (uint32_t i = best; i < candidateCount; ++i) {
+    Candidate &c = candidates[i];
+    if (!c.request->choices[c.choice].drafter->programDeclined() || best == most) continue;
+    std::swap(c, candidates[best++]);
+  }
+  return best;
+}
+
+/// Runs the draft program for candidates, a token of each a run.
+void EngineCore::draftByProgram() {
+  uint32_t chosen = chooseCandidates();
+  for (uint32_t i = chosen; i < candidateCount; ++i)
+    offer(*candidates[i].request, candidates[i].choice, candidates[i].request->choices[candidates[i].choice].drafter->programDraft());
+  if (!chosen) return;
+  uint32_t decoding = std::max(1u, scheduler->decodingChoices()), rowsLeft = artifact->program().maxRows;
+  // Catching up may hold the others up for the time of a step.
+  if (!draftAlways) rowsLeft = std::min(rowsLeft, std::max(leastCatchUp + chosen, draftCost.rowsWithin(stepSeconds(decoding), rowsLeft)));
+  Status status;
+  draftPieces.clear();
+  alive.clear();
+  for (uint32_t i = 0; i < chosen; ++i) {
+    Candidate &c = candidates[i];
+    Drafter &drafter = *c.request->choices[c.choice].drafter;
+    std::span<const int32_t> text = drafter.tokens();
+    uint32_t computed = drafts->begin(c.row, {c.request->id, c.choice}, text);
+    // A window group has blocks for the window and the rows of a step, drafts included.
+    uint32_t rows = std::min({c.known - computed, rowsLeft, limit.stepTokens - std::min(limit.stepTokens - 1, maxDraftTokens)});
+    bool caughtUp = computed + rows == c.known;
+    c.added = 0;
+    if (!rows || !drafts->reserve(c.row, caughtUp ? c.known + c.room : computed + rows)) {
+      offer(*c.request, c.choice, drafter.programDraft());
+      continue;
+    }
+    if (status.ok()) status = drafts->shareWith(c.row, c.known, scheduler->kv());
+    rowsLeft -= rows;
+    draftPieces.push_back({c.row, computed, text.subspan(computed, rows), caughtUp});
+    if (caughtUp) {
+      alive.push_back(i);
+      drafter.beginProgram();
+    } else {
+      offer(*c.request, c.choice, drafter.programDraft());
+    }
+  }
+  double spent = 0;
+  while (status.ok() && !draftPieces.empty()) {
+    double before = clock();
+    uint32_t made = 0;
+    double work = 0;
+    for (const DraftProgram::Piece &piece : draftPieces) {
+      auto rows = static_cast<uint32_t>(piece.tokens.size());
+      counters.speculation.programRows += rows;
+      work += draftCost.work(rows, StepCostModel::historyOf(piece.first, rows));
+    }
+    status = drafts->run(draftPieces, scheduler->kv());
+    ++counters.speculation.programRuns;
+    if (!status.ok()) break;
+    sampleDrafts();
+    // Who goes on; and whether all of them do.
+    double gain = 0, next = 0;
+    std::erase_if(alive, [&](uint32_t i) { return !takeDraft(candidates[i]); });
+    for (uint32_t i = 0; i < chosen; ++i) {
+      const Candidate &c = candidates[i];
+      if (!c.added) continue;
+      const Draft &draft = c.request->choices[c.choice].drafter->programDraft();
+      made += draft.count;
+      gain += static_cast<double>(draft.expected());
+    }
+    draftPieces.clear();
+    for (uint32_t i : alive) {
+      const Candidate &c = candidates[i];
+      const Drafter &drafter = *c.request->choices[c.choice].drafter;
+      const Draft &draft = drafter.programDraft();
+      next += static_cast<double>(draft.chance[draft.count - 1] * drafter.programChance(draft.count));
+      draftPieces.push_back({c.row, c.known + draft.count - 1, std::span(draft.tokens).subspan(draft.count - 1, 1), true});
+    }
+    double seconds = clock() - before;
+    if (measureCost) draftCost.observe(work, seconds);
+    spent += seconds;
+    auto more = static_cast<uint32_t>(alive.size());
+    double now = (decoding + gain) / (stepSeconds(decoding + made) + spent);
+    double then = (decoding + gain + next) / (stepSeconds(decoding + made + more) + spent + draftSeconds(std::max(1u, more)));
+    if (!draftAlways && !(then > now)) break;
+  }
+  for (uint32_t i = 0; i < chosen; ++i) {
+    Candidate &c = candidates[i];
+    Choice &choice = c.request->choices[c.choice];
+    const Draft &draft = choice.drafter->programDraft();
+    if (c.request->keepsHistory)
+      for (uint32_t d = c.added; d-- > 0;)
+        choice.history.removeOutput(draft.tokens[d]);
+    if (!status.ok()) {
+      drafts->forget({c.request->id, c.choice});
+      continue;
+    }
+    if (!c.added) continue;
+    drafts->guessed(c.row, std::span(draft.tokens).first(draft.count));
+    offer(*c.request, c.choice, draft);
+  }
+  drafts->endRound();
+}
+
+/// The draft's choice for each sequence that is alive, with the parameters, counts and noise of the model's own.
+void EngineCore::sampleDrafts() {
+  auto vocabulary = artifact->program().vocabulary;
+  for (size_t j = 0; j < alive.size(); ++j)
+    candidates[alive[j]].logits = drafts->logits(static_cast<uint32_t>(j)).data();
+  auto run = [this, vocabulary](uint32_t i, Sampler &sampler) {
+    Candidate &c = candidates[i];
+    Choice &choice = c.request->choices[c.choice];
+    c.status = sampler.sample({c.logits, vocabulary}, c.request->draftSampling, choice.history, c.known + c.added, {}, c.choice, c.sample);
+  };
+  auto threads = static_cast<unsigned>(std::min(samplers.size(), alive.size()));
+  if (threads < 2) {
+    for (uint32_t i : alive)
+      run(i, *samplers[0]);
+    return;
+  }
+  struct Context {
+    EngineCore *core;
+    decltype(run) *each;
+  } context{this, &run};
+  team->run(
+      threads, false,
+      [](void *self, unsigned thread, unsigned n, FlagBarrier &) {
+        auto &x = *static_cast<Context *>(self);
+        for (size_t j = thread; j < x.core->alive.size(); j += n)
+          (*x.each)(x.core->alive[j], *x.core->samplers[thread]);
+      },
+      &context);
+}
+
+/// Takes what was sampled for |c| into its draft. False: the draft ends.
+bool EngineCore::takeDraft(Candidate &c) {
+  Choice &choice = c.request->choices[c.choice];
+  const SamplingParams &p = c.request->request.sampling;
+  int32_t token = c.sample.token;
+  // Nothing follows an end, and the model finds it itself.
+  if (!c.status.ok() || std::binary_search(p.stopTokenIds.begin(), p.stopTokenIds.end(), token)) return false;
+  float share = draftAlways ? 1.0f : std::exp(c.sample.logprob);
+  if (!choice.drafter->putProgram(token, share, draftAlways)) return false;
+  if (c.request->keepsHistory) choice.history.addOutput(token);
+  return ++c.added < c.room;
+}
+
+} // namespace lathe::runtime

@@ -1,0 +1,71 @@
+// A draft program is planned beside the step: buckets of its own in the same arena, its KV groups behind the step's.
+// RUN: lathe-opt %S/../Transforms/speculate.mlir -pass-pipeline='builtin.module(llm-speculate,func.func(llm-set-activations{format=f32}),llm-page-kv{page=16},llm-to-kernel,kernel-to-plan{max-seq=128},plan-verify)' | FileCheck %s
+// RUN: lathe-opt %S/../Transforms/speculate-layerskip.mlir -pass-pipeline='builtin.module(llm-speculate{method=layerskip layers=1},func.func(llm-set-activations{format=f32}),llm-page-kv{page=16},llm-to-kernel,kernel-to-plan{max-seq=128},plan-verify)' | FileCheck %s --check-prefix=SKIP
+// RUN: lathe-opt %s -pass-pipeline='builtin.module(llm-to-kernel,kernel-to-plan{max-seq=128})' -split-input-file -verify-diagnostics
+
+// CHECK: draftMaxSeq = 64
+// CHECK: plan.kv_group @kv {{.*}} block_bytes {{[0-9]+}}{{$}}
+// CHECK: plan.kv_group @draft.kv {{.*}} block_bytes {{[0-9]+}} draft
+// CHECK: plan.entry "step"
+// CHECK: plan.entry "head"
+// CHECK: plan.entry "draft"
+// CHECK: plan.bucket 16
+// CHECK: @draft.kv
+// CHECK: plan.bucket 512
+// CHECK: plan.entry "draft_head"
+
+// A weight that both read is one.
+// SKIP: draftMaxSeq = 128
+// SKIP: plan.weight @packed.q0
+// SKIP-NOT: plan.weight @packed.q0
+// SKIP-NOT: block_bytes {{[0-9]+}} draft
+// SKIP: plan.entry "draft"
+// SKIP: @packed.q0
+
+llm.param @w : tensor<16x16xf32> = #llm.synthetic<1, f32, [16, 16]>
+llm.param @h : tensor<16x16xf32> = #llm.synthetic<2, f32, [16, 16]>
+llm.param @l : tensor<32x16xf32> = #llm.synthetic<3, f32, [32, 16]>
+func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x16xf32>, !llm.kv) {
+  %w = llm.weight @w : tensor<16x16xf32>
+  %h = llm.weight @h : tensor<16x16xf32>
+  %x = llm.embed %b, %w : tensor<16x16xf32> -> tensor<?x16xf32>
+  %s = llm.select_rows %x, %b : tensor<?x16xf32>
+  %y = llm.linear %s, %h : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  return %y, %kv : tensor<?x16xf32>, !llm.kv
+}
+// expected-error @below {{expected drafts of 16 tokens, found 32}}
+func.func @draft(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x32xf32>, !llm.kv) {
+  %w = llm.weight @w : tensor<16x16xf32>
+  %l = llm.weight @l : tensor<32x16xf32>
+  %x = llm.embed %b, %w : tensor<16x16xf32> -> tensor<?x16xf32>
+  %s = llm.select_rows %x, %b : tensor<?x16xf32>
+  %y = llm.linear %s, %l : (tensor<?x16xf32>, tensor<32x16xf32>) -> tensor<?x32xf32>
+  return %y, %kv : tensor<?x32xf32>, !llm.kv
+}
+
+// -----
+
+llm.kv_group @one layers [#llm.kv_layer<1, 16, 16>] key f32 value f32 window 0 page 16
+llm.kv_group @two layers [#llm.kv_layer<1, 16, 16>] key f32 value f32 window 0 page 16
+llm.param @w : tensor<16x16xf32> = #llm.synthetic<1, f32, [16, 16]>
+func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x16xf32>, !llm.kv) {
+  %w = llm.weight @w : tensor<16x16xf32>
+  %x = llm.embed %b, %w : tensor<16x16xf32> -> tensor<?x16xf32>
+  %kv1 = llm.kv.append %kv, %x, %x, %b group @one layer 0 : tensor<?x16xf32>, tensor<?x16xf32>
+  %a = llm.attention %x, %kv1, %b group @one layer 0 heads 1 scale 1.0 : tensor<?x16xf32> -> tensor<?x16xf32>
+  %s = llm.select_rows %a, %b : tensor<?x16xf32>
+  %y = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  return %y, %kv1 : tensor<?x16xf32>, !llm.kv
+}
+// expected-error @below {{expected a draft that reads KV groups of its own or those of the step, found both}}
+func.func @draft(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x16xf32>, !llm.kv) {
+  %w = llm.weight @w : tensor<16x16xf32>
+  %x = llm.embed %b, %w : tensor<16x16xf32> -> tensor<?x16xf32>
+  %kv1 = llm.kv.append %kv, %x, %x, %b group @one layer 0 : tensor<?x16xf32>, tensor<?x16xf32>
+  %kv2 = llm.kv.append %kv1, %x, %x, %b group @two layer 0 : tensor<?x16xf32>, tensor<?x16xf32>
+  %a = llm.attention %x, %kv2, %b group @one layer 0 heads 1 scale 1.0 : tensor<?x16xf32> -> tensor<?x16xf32>
+  %c = llm.attention %a, %kv2, %b group @two layer 0 heads 1 scale 1.0 : tensor<?x16xf32> -> tensor<?x16xf32>
+  %s = llm.select_rows %c, %b : tensor<?x16xf32>
+  %y = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  return %y, %kv2 : tensor<?x16xf32>, !llm.kv
+}

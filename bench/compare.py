@@ -31,6 +31,7 @@ def run(new, prompt, batch=1):
     pipe.generate(g.TokenizedInputs(ov.Tensor(x), ov.Tensor(np.ones_like(x))), o)
     return time.perf_counter() - t
 run(2, 16)
+print("ready", flush=True)
 for line in sys.stdin:
     r = {"prompt": 512 / run(1, 512)}
     r["decode"] = 48 / (run(49, 16) - run(1, 16))
@@ -66,7 +67,7 @@ def llama_bench(path, a):
     batched = os.path.join(os.path.dirname(path), "llama-batched-bench")
     if os.path.exists(batched):
         out = subprocess.run([batched, "-m", a.model, "-c", "4096", "-b", "2048", "-ub", "512", "-npp", "64", "-ntg", "32", "-npl", "16", "-t", str(a.threads),
-                              "-tb", str(a.threads), *(["-fa", "-rtr"] if repack else ["-fa", "on"])], check=True, capture_output=True, text=True).stdout
+                              "-tb", str(a.threads), "-fa", "on", *(["-rtr"] if repack else [])], check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
         figures["batch"] = float([line for line in out.splitlines() if line.startswith("|")][-1].split("|")[8])
     return figures
 
@@ -87,6 +88,8 @@ subprocess.run([a.lathe, "compile", a.model, "-o", artifact, "--quiet"], check=T
 engines = {"lathe": lambda: lathe(a, artifact)}
 if a.openvino:
     peer = subprocess.Popen([a.openvino, "-c", OPENVINO, a.model, str(a.threads)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    while (line := peer.stdout.readline()) and line != "ready\n":  # loading would disturb the first round
+        pass
 
     def openvino():
         peer.stdin.write("\n")

@@ -51,6 +51,12 @@ void DraftProgram::truncate(Sequence &s, uint32_t row, uint32_t length) {
   s.computed = length;
 }
 
+uint32_t DraftProgram::lag(uint32_t row, Owner owner, uint32_t known) const {
+  const Sequence &s = sequences[row];
+  if (reads) return 1;
+  return s.used && s.owner == owner ? known - std::min({s.computed, s.known, known - 1}) : known;
+}
+
 uint32_t DraftProgram::begin(uint32_t row, Owner owner, std::span<const int32_t> text) {
   Sequence &s = sequences[row];
   if (s.used && (s.owner != owner || s.known > text.size())) drop(row);

@@ -12,6 +12,8 @@ namespace lathe::runtime {
 
 // Drafting must make this much more of a second, as in the plan: below it the estimates decide by chance.
 static constexpr double leastGain = 1.02;
+// What trying a draft program that is not expected to pay may cost, as a share of the time.
+static constexpr double tryShare = 0.02;
 // Rows that a run of the draft may always have to catch up with.
 static constexpr uint32_t leastCatchUp = 16;
 
@@ -88,9 +90,11 @@ uint32_t EngineCore::chooseCandidates() {
       if (rate > bestRate) bestRate = rate, best = n;
     }
   // Of the others, those whose turn it is to be tried are.
-  for (uint32_t i = best; i < candidateCount; ++i) {
+  for (uint32_t i = best; i < candidateCount && best < most; ++i) {
     Candidate &c = candidates[i];
-    if (!c.request->choices[c.choice].drafter->programDeclined() || best == most) continue;
+    uint32_t lag = drafts->lag(c.row, {c.request->id, c.choice}, c.known);
+    double cost = draftSeconds(lag) + 2 * draftSeconds(1) + stepSeconds(decoding + 2) - stepSeconds(decoding);
+    if (!c.request->choices[c.choice].drafter->programDeclined(candidateCount * cost / (tryShare * stepSeconds(decoding)))) continue;
     std::swap(c, candidates[best++]);
   }
   return best;

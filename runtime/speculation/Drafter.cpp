@@ -16,9 +16,10 @@ static constexpr float leastChance = 0.05f;
 static constexpr uint32_t shortestMatch = 2;
 // Drafts not worth their cost until one is tried all the same, and at most.
 static constexpr uint32_t firstProbe = 32, lastProbe = 1024;
-// A program's token counts as one that followed a match of so many tokens; before the program has run, its probability is taken to be so much.
+// A program's token counts as one that followed a match of so many tokens.
 static constexpr uint32_t programMatched = 8;
-static constexpr float programShare = 0.7f;
+/// Before the program has run the probability of its token is not known: of the tokens at |place|, whatever it was.
+static DraftKind anyOfProgram(uint32_t place) { return draftKind(DraftSource::program, 2 * programMatched, 0.7f, place); }
 // Drafts of a program that no plan took until it rests, and for how many steps.
 static constexpr uint32_t mostIgnored = 4, ignoredPause = 16;
 
@@ -114,22 +115,25 @@ bool Drafter::put(DraftSource source, int32_t token, uint32_t matched, float sha
 }
 
 float Drafter::programChance(uint32_t place) const {
-  return acceptance.rate(draftKind(DraftSource::program, programMatched, programShare, place));
+  return acceptance.rate(anyOfProgram(place));
 }
 
 bool Drafter::programReady() {
   // The plan had other uses for the rows: so it will for some time.
-  if (std::exchange(program.open, false) && ++program.ignored >= mostIgnored) {
-    program.ignored = 0;
-    program.pause = ignoredPause;
+  if (std::exchange(program.open, false)) {
+    if (std::exchange(program.probing, false)) program.probeAfter = std::min(2 * program.probeAfter, lastProbe);
+    if (++program.ignored >= mostIgnored) {
+      program.ignored = 0;
+      program.pause = ignoredPause;
+    }
   }
   if (!program.pause) return true;
   --program.pause;
   return false;
 }
 
-bool Drafter::programDeclined() {
-  if (++program.declined < program.probeAfter) return false;
+bool Drafter::programDeclined(double steps) {
+  if (++program.declined < program.probeAfter || program.declined < steps) return false;
   program.declined = 0;
   return program.probing = true;
 }
@@ -141,8 +145,12 @@ void Drafter::beginProgram() {
 }
 
 bool Drafter::putProgram(int32_t token, float share, bool assume) {
-  return best.count < (program.probing ? 2 : maxDraftTokens) &&
-         append(best, DraftSource::program, token, programMatched, share, assume || program.probing);
+  if (best.count >= (program.probing ? 2 : maxDraftTokens) ||
+      !append(best, DraftSource::program, token, programMatched, share, assume || program.probing))
+    return false;
+  // A try is worth nothing if the plan does not take it.
+  if (program.probing) best.chance[best.count - 1] = 1;
+  return true;
 }
 
 void Drafter::keepBetter() {
@@ -193,8 +201,10 @@ void Drafter::verified(uint32_t drafted, uint32_t accepted) {
   unused = program.ignored = 0;
   drafted = std::min(drafted, best.count);
   for (uint32_t i = 0; i < drafted && i <= accepted; ++i)
-    for (AcceptanceModel *model : {&acceptance, &shared.acceptance})
+    for (AcceptanceModel *model : {&acceptance, &shared.acceptance}) {
       model->observe(best.kind[i], i < accepted);
+      if (best.source == DraftSource::program) model->observe(anyOfProgram(i), i < accepted);
+    }
   // Text that cannot be guessed is asked less and less often.
   if (std::exchange(program.probing, false))
     program.probeAfter = accepted ? firstProbe : std::min(2 * program.probeAfter, lastProbe);

@@ -90,8 +90,9 @@ public:
   float programChance(uint32_t place) const;
   /// Whether the program is to be asked, as far as this sequence's past says: off for a while when what it said was not used.
   bool programReady();
-  /// The program will not be asked, for it would not pay. True: it is time to try all the same, with at most 2 tokens.
-  bool programDeclined();
+  /// The program will not be asked, for it would not pay. True: it is time to try all the same, with at most 2 tokens. It is not before |steps|
+  /// steps, which make the cost of the try small.
+  bool programDeclined(double steps);
   void beginProgram();
   /// Adds |token|, whose probability by the program is |share|. False: it is not added, being too unlikely to be right. |assume|: as if nothing
   /// was known of what became of such tokens.

@@ -14,14 +14,14 @@ mkdir -p "$WORK"
 tiny() { python3 "$ROOT/test/e2e/tiny_model.py" --layers 2 --hidden 64 --heads 4 --kv-heads 2 --head 16 --ffn 96 --vocab 97 --max-seq 256 "$@"; }
 compile() { "$LATHE" compile "$@" --target native --quiet >/dev/null 2>"$WORK/compile.log" || { cat "$WORK/compile.log" >&2; return 1; }; }
 
-# pages NAME SCHEDULES COMPILE-OPTIONS -- MODEL-OPTIONS: one model with three page sizes, fuzzed.
+# pages NAME SCHEDULES COMPILE-OPTIONS -- MODEL-OPTIONS: one model with three page sizes (or those of PAGES), fuzzed.
 pages() {
   local name=$1 schedules=$2 options=() files=()
   shift 2
   while [ "$1" != -- ]; do options+=("$1"); shift; done
   shift
   tiny "$@" >"$WORK/$name.mlir"
-  for page in 16 32 64; do
+  for page in ${PAGES:-16 32 64}; do
     compile "$WORK/$name.mlir" -o "$WORK/$name-$page.lathe" --page $page --max-rows 128 "${options[@]}"
     files+=("$WORK/$name-$page.lathe")
   done
@@ -34,11 +34,11 @@ pages window $([ "$FULL" ] && echo 30000 || echo 1500) --kv int8 -- --layers 3 -
 
 say "engine: random schedules with a draft program: the model itself, its first layers, another model"
 # Every draft of the model itself is right; those of its first layers and of another model nearly never.
-pages own $([ "$FULL" ] && echo 10000 || echo 500) --speculate "draft:$WORK/tiny.mlir" -- | tee "$WORK/own.log"
+PAGES=16 pages own $([ "$FULL" ] && echo 10000 || echo 500) --speculate "draft:$WORK/tiny.mlir" -- | tee "$WORK/own.log"
 grep -q "by the draft program \([1-9][0-9]*\) and \1;" "$WORK/own.log" || { echo "error: a model that drafts for itself is not always right" >&2; exit 1; }
-pages skip $([ "$FULL" ] && echo 10000 || echo 500) --speculate layerskip:1 -- --layers 3 --window 40
+PAGES=32 pages skip $([ "$FULL" ] && echo 10000 || echo 500) --speculate layerskip:1 -- --layers 3 --window 40
 tiny --layers 1 --seed 50 --window 24 --window-every 1 >"$WORK/other-draft.mlir"
-pages other $([ "$FULL" ] && echo 10000 || echo 300) --speculate "draft:$WORK/other-draft.mlir" --
+PAGES=16 pages other $([ "$FULL" ] && echo 10000 || echo 300) --speculate "draft:$WORK/other-draft.mlir" --
 
 say "engine: embeddings"
 TOKENS=$(python3 -c "print(*[(7 * i * i + 3 * i) % 97 for i in range(70)])")

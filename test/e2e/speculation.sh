@@ -66,6 +66,13 @@ done
 METHODS=draft
 same "$WORK/skip.lathe" --prompt-ids 1,2,3,4,5 -n 200 --temp 0
 same "$WORK/skip.lathe" --prompt-ids 1,2,3,4,5 -n 200 --temp 0.7 --top-p 0.9 --seed 4 --frequency-penalty 0.3
+# Where the other layers add nothing, the first ones are always right.
+python3 "$ROOT/test/e2e/tiny_model.py" --layers 12 --hidden 256 --heads 4 --kv-heads 2 --head 64 --ffn 512 --vocab 997 --max-seq 512 --silent-from 1 >"$WORK/silent.mlir"
+"$LATHE" compile "$WORK/silent.mlir" -o "$WORK/silent.lathe" --speculate layerskip:1 --target native --quiet
+drafts[draft]=0 accepted[draft]=0
+same "$WORK/silent.lathe" --prompt-ids 1,2,3,4,5 -n 200 --temp 0
+same "$WORK/silent.lathe" --prompt-ids 1,2,3,4,5 -n 200 --temp 0.7 --top-p 0.9 --seed 4 --frequency-penalty 0.3
+[ "${drafts[draft]}" = "${accepted[draft]}" ] || fail "layers that add nothing: ${drafts[draft]} drafts, ${accepted[draft]} accepted"
 METHODS="auto ngram suffix"
 
 # refused PATTERN COMPILE-OPTIONS...: what lathe compile says instead of compiling.

@@ -3,15 +3,16 @@
 
     tiny_model.py [--layers 3] [--hidden 96] [--heads 6] [--kv-heads 2] [--head 32] [--ffn 160] [--vocab 301]
                   [--weights int4z_g32] [--embedding q8_0] [--window W] [--head-norms] [--post-norms] [--activation silu]
-                  [--softcap C] [--no-rope-every N] [--parallel] [--untied] [--max-seq 2048] [--headless]
+                  [--softcap C] [--no-rope-every N] [--parallel] [--untied] [--max-seq 2048] [--headless] [--silent-from N]
 
+--silent-from: layers from this one on add nothing.
 --headless: the step's result is the rows behind the last norm instead of logits (for lathe-interp).
 """
 import argparse
 
 p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 for name, default in [("layers", 3), ("hidden", 96), ("heads", 6), ("kv-heads", 2), ("head", 32), ("ffn", 160), ("vocab", 301),
-                      ("window", 0), ("window-every", 2), ("no-rope-every", 0), ("max-seq", 2048), ("seed", 1)]:
+                      ("window", 0), ("window-every", 2), ("no-rope-every", 0), ("max-seq", 2048), ("seed", 1), ("silent-from", 1 << 30)]:
     p.add_argument("--" + name, type=int, default=default)
 p.add_argument("--weights", default="int4z_g32", help="storages of the linears in turn, separated by commas")
 p.add_argument("--embedding", default="q8_0")
@@ -37,9 +38,17 @@ def param(name, shape, storage, wrap="{}"):
     t = f"tensor<{'x'.join(map(str, shape))}x{element(storage)}>"
     sizes = ", ".join(map(str, shape))
     expression = wrap.format(f"#llm.synthetic<{seed}, {storage}, [{sizes}]>")
+    if silent(name):
+        expression = f"dense<0.0> : {t}"
     params.append(f'llm.param @"{name}" : {t} = {expression}')
     body.append((f'%"{name}"', f'llm.weight @"{name}" : {t}', name))
     return name, t
+
+
+def silent(name):
+    """Norms with weights of zero make a layer that adds nothing."""
+    parts = name.split(".")
+    return len(parts) == 3 and parts[2] in ("attn_norm", "ffn_norm") and parts[1].isdigit() and int(parts[1]) >= a.silent_from
 
 
 def emit(text, name, results=1):

@@ -42,11 +42,12 @@ public:
 };
 
 /// The serving engine once all prompts are computed: pages come and go, prefixes are published, text is matched, logits are
-/// penalised, candidates cut, likeliest tokens listed.
-bool steadyEngine() {
+/// penalised, candidates cut, likeliest tokens listed. |program|: the artifact's draft program drafts.
+bool steadyEngine(bool program) {
   ToyOptions toy;
   toy.words = true;
   toy.maxSeq = 4096;
+  toy.draft = program;
   if (!writeToyArtifact("no-allocation-engine.lathe", toy).ok()) return false;
   auto loaded = LoadedArtifact::load("no-allocation-engine.lathe");
   auto words = loaded.ok() ? TextModel::create(**loaded) : Result<TextModel>(loaded.status());
@@ -59,6 +60,7 @@ bool steadyEngine() {
   auto made = EngineCore::create(*loaded, std::make_shared<TextModel>(*std::move(words)), options, nullptr, nullptr, {});
   if (!made.ok()) return false;
   EngineCore &core = **made;
+  core.draftAlways = program;
   auto quiet = std::make_shared<Quiet>();
   for (RequestId id = 1; id <= 6; ++id) {
     Request r;
@@ -73,6 +75,7 @@ bool steadyEngine() {
     r.sampling.frequencyPenalty = id > 4 ? 0.3f : 0;
     r.sampling.logprobs = id > 2 ? 3 : -1;
     if (id > 1 && id < 6) r.speculate = id == 3 ? Speculation::suffix : Speculation::automatic;
+    if (program) r.speculate = Speculation::draft;
     if (id == 2) r.sampling.logitBias = {{5, 40.0f}, {6, 40.0f}}; // says little else: drafts are right
     core.add(id, std::move(r), quiet, core.now());
   }
@@ -115,5 +118,5 @@ int main() {
   counting = false;
   std::printf("%zu rows, %d allocations\n", rows, allocations.load());
   ok &= rows == 800 && allocations == 0;
-  return ok && steadyEngine() ? 0 : 1;
+  return ok && steadyEngine(false) && steadyEngine(true) ? 0 : 1;
 }

@@ -257,6 +257,41 @@ TEST(Drafter, AsksTextThatCannotBeGuessedLessAndLess) {
   EXPECT_GT(late, 0); // but it is asked again
 }
 
+TEST(Drafter, AProgramThatDoesNotPayIsTriedLessAndLess) {
+  SharedDrafts shared;
+  Drafter drafter(Speculation::draft, Tokens{1, 2, 3}, 100, shared, nullptr);
+  EXPECT_EQ(drafter.propose(16).count, 0u); // it looks nothing up
+  auto declinesUntilTried = [&](double steps) {
+    int declined = 1;
+    for (; drafter.programReady() && !drafter.programDeclined(steps); ++declined)
+      ;
+    drafter.beginProgram();
+    return declined;
+  };
+  EXPECT_EQ(declinesUntilTried(0), 32);
+  EXPECT_TRUE(drafter.putProgram(7, 0.9f) && drafter.putProgram(8, 0.9f));
+  EXPECT_FALSE(drafter.putProgram(9, 0.9f)); // a try has two
+  EXPECT_EQ(drafter.programDraft().chance[1], 1.0f); // which a plan is to take
+  EXPECT_EQ(drafter.source(), DraftSource::program);
+  // No plan took it.
+  EXPECT_EQ(declinesUntilTried(0), 64);
+  EXPECT_TRUE(drafter.putProgram(7, 0.9f));
+  drafter.verified(1, 0); // wrong
+  EXPECT_EQ(declinesUntilTried(0), 128);
+  EXPECT_TRUE(drafter.putProgram(7, 0.9f));
+  drafter.verified(1, 1); // right
+  EXPECT_EQ(declinesUntilTried(0), 32);
+  EXPECT_TRUE(drafter.putProgram(7, 0.9f));
+  drafter.verified(1, 1);
+  EXPECT_EQ(declinesUntilTried(50), 50); // a try is dear
+  // What became of drafts is known of the next before its probability is.
+  float before = drafter.programChance(0);
+  EXPECT_TRUE(drafter.putProgram(7, 0.1f));
+  drafter.verified(1, 1);
+  EXPECT_GT(drafter.programChance(0), before);
+  EXPECT_EQ(drafter.programChance(15), AcceptanceModel::assumed(draftKind(DraftSource::program, 16, 0.7f, 15)));
+}
+
 TEST(Drafter, ALongPromptIsIndexedByAndByAndALongerTextInItsTail) {
   Tokens prompt(3000);
   for (size_t i = 0; i < prompt.size(); ++i)
@@ -277,7 +312,7 @@ TEST(Drafter, ALongPromptIsIndexedByAndByAndALongerTextInItsTail) {
 }
 
 TEST(Speculation, NamesAndErrors) {
-  for (const char *name : {"off", "auto", "ngram", "suffix"}) {
+  for (const char *name : {"off", "auto", "draft", "ngram", "suffix"}) {
     auto method = parseSpeculation(name);
     ASSERT_TRUE(method.ok());
     EXPECT_STREQ(toString(*method), name);

@@ -146,6 +146,7 @@ void EngineCore::draftByProgram() {
       work += draftCost.work(rows, StepCostModel::historyOf(piece.first, rows));
     }
     status = drafts->run(draftPieces, scheduler->kv());
+    counters.busySeconds += clock() - before;
     ++counters.speculation.programRuns;
     if (!status.ok()) break;
     sampleDrafts();

@@ -2,6 +2,7 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #include "runtime/engine/Engine.h"
+#include "runtime/engine/KVBudget.h"
 #include "ToyArtifact.h"
 #include <cstring>
 #include <gtest/gtest.h>
@@ -168,6 +169,41 @@ TEST(Engine, ABudgetNamesWhatFits) {
   auto some = Engine::create(*artifact, {.threads = 1, .maxSequences = 8, .memoryBudget = fixed + 120 * block});
   ASSERT_TRUE(some.ok()) << some.status().message();
   EXPECT_EQ((*some)->availableTokens(), 256u);
+}
+
+TEST(Engine, ABudgetHoldsTheDraftProgramToo) {
+  // Groups of the draft's own have the tokens of the step's; one block each where it does not run.
+  Program p = toyProgram({});
+  uint64_t block = p.kvGroups[0].blockBytes, fixed = p.arenaBytes + p.scratchBytes;
+  p.kvGroups = {{0, 0, 16, 1, block}, {0, 0, 32, 1, block, 1}};
+  p.draftMaxSeq = p.maxSeq;
+  KVShape shape{4, 256, 0, 32};
+  EXPECT_EQ(kvBlocksFor(p, shape), (std::vector<uint32_t>{64, 1}));
+  shape.drafts = true;
+  EXPECT_EQ(kvBlocksFor(p, shape), (std::vector<uint32_t>{64, 32}));
+  EXPECT_EQ(kvBytesFor(p, shape), 96 * block);
+  ASSERT_TRUE(fitBudget(p, fixed + 96 * block, shape).ok());
+  EXPECT_EQ(shape.kvTokens, 0u); // all fits
+  ASSERT_TRUE(fitBudget(p, fixed + 60 * block, shape).ok());
+  EXPECT_LE(kvBytesFor(p, shape), 60 * block);
+  EXPECT_GT(kvBytesFor(p, shape), 57 * block);
+  KVShape larger = shape;
+  EXPECT_EQ(fitBudget(p, fixed + 20 * block, larger).message(),
+            "a memory budget of " + std::to_string(fixed + 20 * block) + " bytes cannot hold one sequence of 256 tokens; the longest that fits has 208 tokens");
+  // One that reads the step's KV has blocks for what it guesses: two pages of 16, or of 32, a sequence.
+  ToyOptions toy;
+  toy.draft = true;
+  p = toyProgram(toy);
+  DraftBlocks tails = draftBlocksFor(p, 4);
+  EXPECT_EQ(tails.tails, (std::vector<uint32_t>{8, 8}));
+  EXPECT_EQ(tails.sequences, 4u);
+  EXPECT_EQ(tails.bytes, 8 * (p.kvGroups[0].blockBytes + p.kvGroups[1].blockBytes));
+  EXPECT_EQ(draftBlocksFor(p, 64).sequences, 16u); // at a time
+  shape = {4, 256, 0, 32, true};
+  uint64_t all = kvBytesFor(p, shape);
+  ASSERT_TRUE(fitBudget(p, p.arenaBytes + p.scratchBytes + all + tails.bytes - 1, shape).ok());
+  EXPECT_GT(shape.kvTokens, 0u); // a byte too few for all
+  EXPECT_TRUE(draftBlocksFor(toyProgram({}), 4).tails.empty());
 }
 
 TEST(Engine, CancellingLeavesASoundSequence) {

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Speculation on SmolLM2 at length: 200 prompts of 128 new tokens for each method, greedy, 1, 16 and 200 at a time, every token
 # compared with the plain answer; then random schedules with sampling, penalties, forks, aborts and preemption (EngineFuzz).
-#   test/full/speculation.sh [SCHEDULES, default 40]      about 25 minutes on 2 cores
+#   test/full/speculation.sh [SCHEDULES, default 40]      about 45 minutes on 2 cores
 . "$(dirname "$0")/../../scripts/common.sh"
 BUILD=${LATHE_BUILD:-$ROOT/build}
 WORK=$BUILD/test/full/speculation
@@ -13,6 +13,16 @@ for method in ngram suffix auto; do
   say "speculation: $method, 200 prompts of 128 new tokens"
   "$BUILD/bin/lathe" bench "$WORK/smollm2.lathe" --speculate $method -p 24 -n 128 -r 1 -b 1,16,200 --ctx 256
 done
+"$BUILD/bin/lathe" compile "$MODEL" -o "$WORK/own.lathe" --speculate "draft:$MODEL" --target native --quiet
+"$BUILD/bin/lathe" compile "$MODEL" -o "$WORK/skip.lathe" --speculate layerskip:24 --target native --quiet
+for draft in own skip; do
+  say "speculation: a draft program, $draft: 200 prompts of 128 new tokens"
+  "$BUILD/bin/lathe" bench "$WORK/$draft.lathe" --speculate draft -p 24 -n 128 -r 1 -b 1,16,200 --ctx 256
+done
 say "speculation: random schedules"
 "$BUILD/test/e2e/EngineFuzz" 100 "${1:-40}" "$WORK/smollm2.lathe"
+# Drafts without regard to cost; those of the model itself are always right.
+"$BUILD/test/e2e/EngineFuzz" 200 "${1:-40}" "$WORK/own.lathe" | tee "$WORK/own.log"
+grep -q "by the draft program \([1-9][0-9]*\) and \1;" "$WORK/own.log" || fail "a model that drafts for itself is not always right"
+"$BUILD/test/e2e/EngineFuzz" 300 "${1:-40}" "$WORK/skip.lathe"
 say "speculation: passed"

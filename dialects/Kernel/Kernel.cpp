@@ -81,3 +81,23 @@ KVGeometry lathe::kernel::kvGeometry(llm::KVGroupOp group, int64_t layer) {
   g.blockStride = at;
   return g;
 }
+
+llvm::SmallVector<int64_t> lathe::kernel::kvPlanes(llm::KVGroupOp group) {
+  llvm::SmallVector<int64_t> out;
+  int64_t page = group.getPage();
+  for (auto [i, attr] : llvm::enumerate(group.getLayers())) {
+    auto kv = cast<llm::KVLayerAttr>(attr);
+    KVGeometry g = kvGeometry(group, i);
+    auto add = [&](int64_t offset, int64_t pieces, int64_t bytes) {
+      bool strided = pieces > 1; // K: the dimension outside, 16 tokens inside
+      out.append({kv.getHeads(), g.layerOffset + offset, g.headStride, 16 * pieces * bytes, pieces, strided ? 16 * bytes : 0, bytes});
+    };
+    auto element = [](llm::KVFormat f) { return kvBytes(f, 16, 1) / 16 - (f == llm::KVFormat::int8 ? 4 : 0); };
+    int64_t key = element(group.getKey()), value = element(group.getValue()), keyPlane = kvBytes(group.getKey(), page, kv.getKeySize());
+    add(0, kv.getKeySize(), key);
+    if (group.getKey() == llm::KVFormat::int8) add(page * kv.getKeySize(), 1, 4);
+    add(keyPlane, 1, kv.getValueSize() * value);
+    if (group.getValue() == llm::KVFormat::int8) add(keyPlane + page * kv.getValueSize(), 1, 4);
+  }
+  return out;
+}

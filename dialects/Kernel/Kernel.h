@@ -18,4 +18,9 @@ struct KVGeometry {
   int64_t blockStride = 0; ///< bytes of a block: all layers
 };
 KVGeometry kvGeometry(llm::KVGroupOp group, int64_t layer);
+
+/// Numbers of one lathe::KVPlane: heads, offset, headStride, groupBytes, pieces, pieceStride, bytes.
+constexpr size_t kvPlaneNumbers = 7;
+/// The planes of all layers of a group, one after the other.
+llvm::SmallVector<int64_t> kvPlanes(llm::KVGroupOp group);
 } // namespace lathe::kernel

@@ -390,8 +390,8 @@ def LLM_KVAppendOp : LLM_PureOp<"kv.append", [DeclareOpInterfaceMethods<SymbolUs
 def LLM_AttentionOp : LLM_PureOp<"attention", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "causal attention of rows over their sequences' history";
   let description = [{
-    The query has `heads` heads; query head h reads KV head `h / (heads / kv heads)`. Row r sees entries 0 .. slot[r] of its sequence, with a
-    window W of the group only the last W of them (slot - W < j <= slot). Scores are `q . k * scale`, soft-capped when `softcap` > 0, softmax, weighted sum of V.
+    The query has `heads` heads; query head h reads KV head `h / (heads / kv heads)`. Row r sees its history, entries 0 .. slot[r] of its sequence, with a
+    window W of the group only the last W of them. In a draft tree, where a row may have a parent (a row of the step), its history is its parent's and its own entry. Scores are `q . k * scale`, soft-capped when `softcap` > 0, softmax, weighted sum of V.
     Undefined if an entry that a row sees was never appended.
 
     Example: see `llm.kv_group`.

@@ -32,7 +32,7 @@ def LLM_ActType : LLM_Type<"Act", "act"> {
 }
 
 def LLM_BatchType : LLM_Type<"Batch", "batch"> {
-  let summary = "the rows of one step: tokens, positions, sequences, KV slots, requested outputs";
+  let summary = "the rows of one step: tokens, positions, sequences, KV slots, parents in draft trees, requested outputs";
 }
 
 def LLM_KVType : LLM_Type<"KV", "kv"> {

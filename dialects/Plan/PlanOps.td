@@ -78,10 +78,12 @@ def Plan_KVGroupOp : Plan_Op<"kv_group", [Symbol]> {
   let summary = "block size of a KV group";
   let description = [{
     `draft`: only the draft program appends to it and reads it. Such groups follow the step's own.
+    `planes` says where the bytes of an entry lie in a block, seven numbers a plane (KVPlane of include/lathe/artifact/Program.h, without the group).
 
     Example: `plan.kv_group @kv kind 1 window 512 page 16 layers 4 block_bytes 65536`
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$kind, I64Attr:$window, I64Attr:$page, I64Attr:$layers, I64Attr:$blockBytes, UnitAttr:$draft);
+  let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$kind, I64Attr:$window, I64Attr:$page, I64Attr:$layers, I64Attr:$blockBytes, UnitAttr:$draft,
+                       OptionalAttr<DenseI64ArrayAttr>:$planes);
   let assemblyFormat = "$sym_name `kind` $kind `window` $window `page` $page `layers` $layers `block_bytes` $blockBytes (`draft` $draft^)? attr-dict";
 }
 

@@ -145,10 +145,21 @@ template <typename Coder, typename P> void fields(Coder &coder, P &program) {
     c.scalar(group.blockBytes);
     c.scalar(group.draft);
   });
-  if (!coder.more(!program.blocks.empty())) return; // a CPU's
+  if (!coder.more(!program.blocks.empty() || !program.kvPlanes.empty())) return; // a CPU's that knows no trees
   coder.list(program.blocks, 8, [](auto &c, auto &block) {
     c.scalar(block.threads);
     c.scalar(block.sharedBytes);
+  });
+  if (!coder.more(!program.kvPlanes.empty())) return;
+  coder.list(program.kvPlanes, 44, [](auto &c, auto &plane) {
+    c.scalar(plane.group);
+    c.scalar(plane.heads);
+    c.scalar(plane.offset);
+    c.scalar(plane.headStride);
+    c.scalar(plane.groupBytes);
+    c.scalar(plane.pieces);
+    c.scalar(plane.pieceStride);
+    c.scalar(plane.bytes);
   });
 }
 

@@ -136,6 +136,19 @@ Status validateProgram(const Program &p, uint64_t weightBytes) {
     LATHE_RETURN_IF_ERROR(range("blockBytes", group.blockBytes, 1, maxBlock));
     LATHE_RETURN_IF_ERROR(range("draft mark of a KV group", group.draft, g && p.kvGroups[g - 1].draft, p.draftMaxSeq ? 1 : 0));
   }
+  for (size_t i = 0; i < p.kvPlanes.size(); ++i) {
+    const KVPlane &plane = p.kvPlanes[i];
+    if (plane.group >= p.kvGroups.size()) return wrong("program: KV plane %zu: expected a group below %zu, found %u", i, p.kvGroups.size(), plane.group);
+    const KVGroup &group = p.kvGroups[plane.group];
+    for (uint64_t size : {plane.offset, plane.headStride, plane.groupBytes, uint64_t(plane.pieceStride), uint64_t(plane.bytes)})
+      LATHE_RETURN_IF_ERROR(range("size of a KV plane", size, 0, group.blockBytes));
+    LATHE_RETURN_IF_ERROR(range("heads of a KV plane", plane.heads, 1, 1 << 16));
+    LATHE_RETURN_IF_ERROR(range("pieces of a KV plane", plane.pieces, 1, 1 << 16));
+    uint64_t end = plane.offset + (plane.heads - 1) * plane.headStride + (group.pageTokens - 1) / 16 * plane.groupBytes +
+                   uint64_t(plane.pieces - 1) * plane.pieceStride + std::min(16ull, 0ull + group.pageTokens) * plane.bytes;
+    if (end > group.blockBytes)
+      return wrong("program: KV plane %zu: expected it to end within a block of %" PRIu64 " bytes, found %" PRIu64, i, group.blockBytes, end);
+  }
   for (const std::string &kernel : p.kernels)
     if (!isSymbol(kernel)) return wrong("program: '%s' is not the name of a kernel", kernel.c_str());
   if (!p.blocks.empty() && p.blocks.size() != p.kernels.size())

@@ -109,6 +109,10 @@ Program buildProgram(plan::ProgramOp op, uint64_t scratch) {
   for (auto g : op.getOps<plan::KVGroupOp>()) {
     groups[g.getSymName()] = p.kvGroups.size();
     p.kvGroups.push_back({uint32_t(g.getKind()), uint32_t(g.getWindow()), uint32_t(g.getPage()), uint32_t(g.getLayers()), uint64_t(g.getBlockBytes()), g.getDraft()});
+    llvm::ArrayRef<int64_t> planes = g.getPlanes().value_or(llvm::ArrayRef<int64_t>());
+    for (; planes.size() >= kernel::kvPlaneNumbers; planes = planes.drop_front(kernel::kvPlaneNumbers))
+      p.kvPlanes.push_back({groups[g.getSymName()], uint32_t(planes[0]), uint64_t(planes[1]), uint64_t(planes[2]), uint64_t(planes[3]), uint32_t(planes[4]),
+                            uint32_t(planes[5]), uint32_t(planes[6])});
   }
   for (auto e : op.getOps<plan::EntryOp>()) {
     Entry entry;

@@ -73,8 +73,10 @@ public:
       if (result.weight) return function.emitError() << "expected rows as a result, found a weight";
       if (result.rows) out.push_back(widen(*result.rows));
     }
+    // Of a draft tree any path may go on, or none: no more than its root is known to have left a window.
     for (const StepRow &row : stepBatch.rows)
-      for (auto &group : *cache) group.second.release(row.sequence, row.slot);
+      for (auto &group : *cache)
+        if (row.parent < 0) group.second.release(row.sequence, row.slot);
     return out;
   }
 
@@ -93,6 +95,9 @@ private:
     for (auto [i, row] : llvm::enumerate(b.rows))
       if (row.position < 0 || row.slot < 0)
         return function.emitError() << "row " << i << ": expected a position and a slot of at least 0, found " << row.position << " and " << row.slot;
+    for (auto [i, row] : llvm::enumerate(b.rows))
+      if (row.parent >= int64_t(i) || (row.parent >= 0 && (b.rows[row.parent].sequence != row.sequence || b.rows[row.parent].slot >= row.slot)))
+        return function.emitError() << "row " << i << ": expected an earlier row of its sequence and a smaller slot as its parent, found row " << row.parent;
     for (int64_t row : b.outRows)
       if (row < 0 || row >= int64_t(b.rows.size()))
         return function.emitError() << "expected output rows below " << b.rows.size() << ", found " << row;
@@ -359,6 +364,20 @@ private:
     return success();
   }
 
+  /// Which KV entry stands at a place of a row's history.
+  struct History {
+    int64_t root;                ///< the places up to this one are slots
+    std::vector<int64_t> behind; ///< slots of the row's ancestors in a draft tree and its own
+    History(const StepRow &row, const std::vector<StepRow> &rows) {
+      const StepRow *at = &row;
+      for (; at->parent >= 0; at = &rows[at->parent]) behind.push_back(at->slot);
+      std::reverse(behind.begin(), behind.end());
+      root = at->slot;
+    }
+    int64_t last() const { return root + int64_t(behind.size()); }
+    int64_t slot(int64_t place) const { return place <= root ? place : behind[place - root - 1]; }
+  };
+
   FailureOr<RowsPtr> eval(AttentionOp op, In in) {
     KVGroupOp group = lookupGroup(op, op.getGroupAttr());
     KVLayerAttr layer = lookupLayer(group, op.getLayer());
@@ -366,28 +385,31 @@ private:
     int64_t heads = op.getHeads(), perKV = heads / layer.getHeads(), k = layer.getKeySize(), v = layer.getValueSize();
     int64_t window = group.getWindow(), index = op.getLayer(), work = 0;
     auto out = std::make_shared<Rows<Real>>(in[0].rows->rows, heads * v);
+    std::vector<History> histories;
     for (const StepRow &row : batch->rows) {
-      int64_t first = window ? std::max<int64_t>(0, row.slot - window + 1) : 0;
-      for (int64_t j = first; j <= row.slot; ++j)
-        if (!entries.key(row.sequence, index, j))
-          return op.emitOpError() << "expected entries " << first << " .. " << row.slot << " of sequence " << row.sequence << ", entry " << j << " was never appended";
-      work += (row.slot - first + 1) * heads * (k + v);
+      History &history = histories.emplace_back(row, batch->rows);
+      int64_t last = history.last(), first = window ? std::max<int64_t>(0, last - window + 1) : 0;
+      for (int64_t j = first; j <= last; ++j)
+        if (!entries.key(row.sequence, index, history.slot(j)))
+          return op.emitOpError() << "expected entries " << first << " .. " << last << " of sequence " << row.sequence << ", entry " << j << " was never appended";
+      work += (last - first + 1) * heads * (k + v);
     }
     parallelFor(out->rows, options.threads, work, [&](int64_t begin, int64_t end) {
       for (int64_t r = begin; r < end; ++r) {
         const StepRow &row = batch->rows[r];
+        const History &history = histories[r];
         for (int64_t h = 0; h < heads; ++h) {
           int64_t kvHead = h / perKV;
           AttendArgs<Real> args;
           args.query = in[0].rows->row(r) + h * k;
           args.keySize = k;
           args.valueSize = v;
-          args.first = window ? std::max<int64_t>(0, row.slot - window + 1) : 0;
-          args.last = row.slot;
+          args.first = window ? std::max<int64_t>(0, history.last() - window + 1) : 0;
+          args.last = history.last();
           args.scale = op.getScale().convertToFloat();
           args.softcap = op.getSoftcap().convertToFloat();
-          args.key = [&](int64_t j) { return entries.key(row.sequence, index, j) + kvHead * k; };
-          args.value = [&](int64_t j) { return entries.value(row.sequence, index, j) + kvHead * v; };
+          args.key = [&](int64_t j) { return entries.key(row.sequence, index, history.slot(j)) + kvHead * k; };
+          args.value = [&](int64_t j) { return entries.value(row.sequence, index, history.slot(j)) + kvHead * v; };
           args.out = out->row(r) + h * v;
           attend(args);
         }

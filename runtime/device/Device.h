@@ -52,7 +52,7 @@ public:
 
   /// Starts an entry. |step| and all it points to (host memory, validated by the caller: rows, tokens, slots and
   /// tables in range) must stay until wait() returns. Runs are executed in order of submission.
-  /// Error: unsupported for an entry that the program lacks.
+  /// Errors: unsupported for an entry that the program lacks; those of checkParents().
   virtual Result<Ticket> submit(EntryKind entry, const LatheStep &step) = 0;
   /// Blocks until the run and all before it are complete.
   virtual Status wait(Ticket ticket) = 0;
@@ -73,6 +73,9 @@ public:
   /// Copies block |from| of a group over block |to|, for a sequence that goes on from shared tokens. Ordered with the runs:
   /// after those submitted before, before those submitted later.
   virtual Status copyBlock(uint32_t group, uint32_t from, uint32_t to) = 0;
+  /// Copies KV entry |fromToken| of block |from| over entry |toToken| of block |to|: the rows of a draft tree that were right
+  /// move together. Ordered as copyBlock. Error: unsupported for a program that knows no trees (runtime/device/Trees.h).
+  virtual Status copyEntry(uint32_t group, uint32_t from, uint32_t fromToken, uint32_t to, uint32_t toToken) = 0;
   /// Sets every byte of a KV block (tests fill free blocks with 0xff: NaN in every float format).
   virtual Status fillBlock(uint32_t group, uint32_t block, uint8_t value) = 0;
 

@@ -38,7 +38,7 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<LoadedArtifact> a
   e->slots.resize(options.maxSequences);
   for (Slot &s : e->slots)
     s.tokens.reserve(e->shape.contextTokens);
-  for (auto *list : {&e->token, &e->position, &e->slot, &e->sequence})
+  for (auto *list : {&e->token, &e->position, &e->slot, &e->sequence, &e->parent})
     list->resize(e->chunkRows);
   e->outRow.reserve(e->chunkRows);
   e->outOrigin.reserve(e->chunkRows);
@@ -70,12 +70,14 @@ void Engine::close(SequenceId s) {
   slots[s].open = false;
   slots[s].length = 0;
   slots[s].tokens.clear();
+  slots[s].tree.clear();
   poisonReleased();
 }
 
 uint32_t Engine::truncate(SequenceId s, uint32_t newLength) {
   Slot &state = slots[s];
   if (newLength >= state.length) return state.length;
+  state.tree.clear();
   if (kv->truncate(s, newLength)) {
     state.length = newLength;
   } else {
@@ -85,6 +87,30 @@ uint32_t Engine::truncate(SequenceId s, uint32_t newLength) {
   state.tokens.resize(state.length);
   poisonReleased();
   return state.length;
+}
+
+Status Engine::keepPath(SequenceId s, std::span<const uint32_t> path) {
+  if (!isOpen(s) || slots[s].tree.empty()) return makeError(StatusCode::invalidArgument, "sequence %u has no tree to choose from", s);
+  Slot &state = slots[s];
+  auto begin = state.length - static_cast<uint32_t>(state.tree.size());
+  for (size_t i = 0; i < path.size(); ++i)
+    if (path[i] >= state.tree.size() || state.tree[path[i]] != (i ? static_cast<int32_t>(path[i - 1]) : -1))
+      return makeError(StatusCode::invalidArgument, "token %zu of a path: %u does not follow the one before it in the tree", i, path[i]);
+  // Ascending: an entry is moved to a place of no later one of the path.
+  for (uint32_t i = 0; i < path.size(); ++i) {
+    if (path[i] == i) continue;
+    state.tokens[begin + i] = state.tokens[begin + path[i]];
+    for (uint32_t g = 0; g < kv->groups(); ++g) {
+      uint32_t page = program().kvGroups[g].pageTokens, from = begin + path[i], to = begin + i;
+      const int32_t *table = kv->tables()[g] + uint64_t(s) * kv->strides()[g];
+      LATHE_RETURN_IF_ERROR(device->copyEntry(g, static_cast<uint32_t>(table[from / page]), from % page, static_cast<uint32_t>(table[to / page]), to % page));
+    }
+  }
+  state.tree.clear();
+  truncate(s, begin + static_cast<uint32_t>(path.size()));
+  kv->trim(s, state.length);
+  poisonReleased();
+  return Status();
 }
 
 uint32_t Engine::keepPrefix(SequenceId s, std::span<const int32_t> prompt) {
@@ -108,6 +134,15 @@ Status Engine::checkWork(std::span<const Work> work) const {
       if (w.tokens[i] < 0 || static_cast<uint32_t>(w.tokens[i]) >= program().vocabulary)
         return makeError(StatusCode::invalidArgument, "token %zu: expected an id in 0..%u, found %d", i,
                          program().vocabulary - 1, w.tokens[i]);
+    if (!slots[w.sequence].tree.empty()) return makeError(StatusCode::invalidArgument, "sequence %u has a tree of which no path was chosen", w.sequence);
+    if (w.parents.empty()) continue;
+    size_t most = std::min<size_t>(chunkRows, maxTreeSlots + 1);
+    if (w.parents.size() != w.tokens.size() || w.tokens.size() > most)
+      return makeError(StatusCode::invalidArgument, "expected a tree of at most %zu tokens and a parent of each, found %zu tokens and %zu parents", most,
+                       w.tokens.size(), w.parents.size());
+    for (size_t i = 0; i < w.parents.size(); ++i)
+      if (i ? w.parents[i] < 0 || static_cast<size_t>(w.parents[i]) >= i : w.parents[i] != -1)
+        return makeError(StatusCode::invalidArgument, "parent of token %zu of a tree: expected %s, found %d", i, i ? "an earlier token" : "-1", w.parents[i]);
   }
   return Status();
 }
@@ -123,7 +158,8 @@ Status Engine::forward(std::span<const Work> work, const RowSink &logits, const 
     std::span<const int32_t> tokens = work[w].tokens;
     SequenceId s = work[w].sequence;
     for (size_t done = 0; done < tokens.size();) {
-      if (rows == chunkRows) LATHE_RETURN_IF_ERROR(runStep(logits, hidden));
+      const bool tree = !work[w].parents.empty();
+      if (rows == chunkRows || (tree && rows + tokens.size() > chunkRows)) LATHE_RETURN_IF_ERROR(runStep(logits, hidden));
       auto n = static_cast<uint32_t>(std::min<size_t>(chunkRows - rows, tokens.size() - done));
       uint32_t begin = slots[s].length;
       if (Status status = kv->reserve(s, begin + n); !status.ok()) {
@@ -134,6 +170,12 @@ Status Engine::forward(std::span<const Work> work, const RowSink &logits, const 
       for (uint32_t i = 0; i < n; ++i, ++rows) {
         token[rows] = tokens[done + i];
         position[rows] = slot[rows] = static_cast<int32_t>(begin + i);
+        parent[rows] = -1;
+        if (tree && i) {
+          parent[rows] = static_cast<int32_t>(rows - i) + work[w].parents[i];
+          position[rows] = position[static_cast<size_t>(parent[rows])] + 1;
+          trees = true;
+        }
         sequence[rows] = static_cast<int32_t>(s);
         bool wanted =
             work[w].output == OutputRows::all || (work[w].output == OutputRows::last && done + i + 1 == tokens.size());
@@ -142,6 +184,7 @@ Status Engine::forward(std::span<const Work> work, const RowSink &logits, const 
           outOrigin.push_back({static_cast<uint32_t>(w), static_cast<uint32_t>(done + i)});
         }
       }
+      if (tree) slots[s].tree.assign(work[w].parents.begin(), work[w].parents.end());
       slots[s].length += n;
       slots[s].tokens.insert(slots[s].tokens.end(), tokens.begin() + static_cast<long>(done),
                              tokens.begin() + static_cast<long>(done + n));
@@ -158,8 +201,10 @@ Status Engine::runStep(const RowSink &logits, const RowSink &hidden) {
     for (uint32_t r = rows; r-- > 0;) { // these rows were never computed
       Slot &s = slots[static_cast<size_t>(sequence[r])];
       s.tokens.resize(--s.length);
+      s.tree.clear();
     }
     rows = 0;
+    trees = false;
     return Status(StatusCode::cancelled, "cancelled");
   }
   LatheStep step{};
@@ -170,6 +215,7 @@ Status Engine::runStep(const RowSink &logits, const RowSink &hidden) {
   step.position = position.data();
   step.slot = slot.data();
   step.sequence = sequence.data();
+  step.parent = trees ? parent.data() : nullptr;
   step.outRow = outRow.data();
   step.blockTable = kv->tables();
   step.tableStride = kv->strides();
@@ -193,10 +239,11 @@ Status Engine::runStep(const RowSink &logits, const RowSink &hidden) {
   }
   for (uint32_t r = 0; r < rows; ++r) {
     auto s = static_cast<SequenceId>(sequence[r]);
-    if (r + 1 == rows || sequence[r + 1] != sequence[r]) kv->trim(s, slots[s].length);
+    if (slots[s].tree.empty() && (r + 1 == rows || sequence[r + 1] != sequence[r])) kv->trim(s, slots[s].length);
   }
   poisonReleased();
   rows = 0;
+  trees = false;
   outRow.clear();
   outOrigin.clear();
   return Status();

@@ -35,6 +35,9 @@ struct Work {
   SequenceId sequence = 0;
   std::span<const int32_t> tokens;
   OutputRows output = OutputRows::last;
+  /// Not empty: |tokens| are a draft tree, computed in one step: of each token but the first the index of the one before it.
+  /// The first, -1, goes on from the sequence. All tokens are in the sequence until keepPath() says which path stays.
+  std::span<const int32_t> parents = {};
 };
 
 /// Receives one row of results: which Work, which of its tokens, and the values (valid during the call).
@@ -58,6 +61,9 @@ public:
   /// Drops the tokens from |length| on. A sequence with a sliding window that has passed it starts again from 0;
   /// returns the length that is left.
   uint32_t truncate(SequenceId sequence, uint32_t length);
+  /// Of the tree that was appended last to |sequence| only |path| stays: indexes of its tokens, from the first one on, each
+  /// the parent of the next. Their KV entries move together. Errors: invalidArgument (no tree, no path in it).
+  Status keepPath(SequenceId sequence, std::span<const uint32_t> path);
   /// The tokens in the sequence; valid until it changes.
   std::span<const int32_t> tokens(SequenceId sequence) const { return slots[sequence].tokens; }
   /// Truncates the sequence to what it has in common with |prompt|, short of |prompt|'s last token (whose logits are
@@ -66,7 +72,7 @@ public:
 
   /// Appends tokens and hands out logits of the rows asked for, in order. Logits are computed in slices of at most 16
   /// MB. |hidden|, if given, receives hidden states after the last layer of the same rows; without |logits| no logits
-  /// are computed. Errors: invalidArgument (token outside the vocabulary, unknown sequence), resourceExhausted (context
+  /// are computed. Errors: invalidArgument (token outside the vocabulary, unknown sequence, parents that are no tree or of more rows than a step or maxTreeSlots have), resourceExhausted (context
   /// or KV cache full: steps before it have been done, length() says how far). An error of a sink ends the call.
   Status forward(std::span<const Work> work, const RowSink &logits, const RowSink &hidden = nullptr);
 
@@ -87,6 +93,7 @@ private:
     bool open = false;
     uint32_t length = 0;
     std::vector<int32_t> tokens; ///< capacity contextTokens
+    std::vector<int32_t> tree;   ///< parents of the last tokens, of which keepPath() has to choose
   };
   struct Row {
     uint32_t work, token;
@@ -105,7 +112,8 @@ private:
   const std::atomic<bool> *cancelled = nullptr;
   // The step being built; capacity maxRows.
   uint32_t chunkRows = 1, rows = 0;
-  std::vector<int32_t> token, position, slot, sequence;
+  std::vector<int32_t> token, position, slot, sequence, parent;
+  bool trees = false; ///< some row has a parent
   std::vector<int32_t> outRow;
   std::vector<Row> outOrigin;
 };

@@ -29,6 +29,9 @@ struct StepRow {
   int64_t sequence = 0;
   int64_t slot = 0;             ///< KV entry that the row writes
   std::vector<float> embedding; ///< not empty: stands for the token's embedding
+  /// -1: the row's history are the entries 0 .. slot. Else an earlier row of the batch and of the sequence, in a draft tree:
+  /// the row's history is that row's and its own entry.
+  int64_t parent = -1;
 };
 
 /// A ragged batch: the rows of one step in any mix of sequences; |outRows| are the rows that need an output.

@@ -95,6 +95,17 @@ struct KVGroup {
   uint32_t draft = 0; ///< 1: only the entry "draft" appends to it and reads it; such groups follow the step's own
 };
 
+/// Where K or V entries of a layer, or their scales, lie in a block of a KV group, so that an entry can be copied without knowing
+/// what it means. Head h < heads, piece i < pieces of entry t is at
+/// offset + h * headStride + t / 16 * groupBytes + i * pieceStride + t % 16 * bytes.
+struct KVPlane {
+  uint32_t group = 0; ///< index into Program.kvGroups
+  uint32_t heads = 1;
+  uint64_t offset = 0, headStride = 0, groupBytes = 0;
+  uint32_t pieces = 1, pieceStride = 0;
+  uint32_t bytes = 0; ///< of a piece
+};
+
 /// How a GPU kernel is launched: one block an item.
 struct BlockShape {
   uint32_t threads = 0;
@@ -130,6 +141,8 @@ struct Program {
   std::vector<Entry> entries;
   std::vector<KVGroup> kvGroups;
   std::vector<BlockShape> blocks; ///< a GPU's program: one per kernel; else empty
+  /// All bytes of entries. Empty: the kernels know no draft trees (LatheStep.parent).
+  std::vector<KVPlane> kvPlanes;
 
   /// Groups that the step appends to: the first of kvGroups.
   size_t stepGroups() const {

@@ -11,6 +11,9 @@
 
 namespace lathe {
 
+/// How far behind its root's a tree row's slot may be (see LatheStep.parent).
+inline constexpr int32_t maxTreeSlots = 64;
+
 /// State of one step. Versioned by |size|: fields are only ever appended.
 struct LatheStep {
   uint32_t size;     ///< sizeof(LatheStep) of the caller
@@ -19,9 +22,12 @@ struct LatheStep {
   uint32_t outRows;  ///< rows for which the "head" entry computes logits in this call
   const int32_t *token;    ///< [rows] token id, in 0 .. vocabulary-1
   const int32_t *position; ///< [rows] position of the token, from 0
-  const int32_t *slot;     ///< [rows] index of the row's KV entry in its sequence (= position for a chain)
+  const int32_t *slot;     ///< [rows] index of the row's KV entry in its sequence (= position for a chain; a tree row's is larger or equal)
   const int32_t *sequence; ///< [rows] which sequence, in 0 .. sequences-1
-  const int32_t *parent;   ///< [rows] row that precedes this one in a draft tree, -1 for a chain; null: all -1
+  /// [rows] draft trees; null: all -1. -1: the row's history are the entries 0 .. slot of its sequence. Else an earlier row of
+  /// this step and sequence, with a smaller slot: the row's history is its parent's and its own entry. The first ancestor
+  /// without a parent is the root; a sequence has one for all its tree rows, and slots are at most maxTreeSlots behind it.
+  const int32_t *parent;
   const int32_t *adapter;  ///< [rows] LoRA adapter, -1 for none; null: all -1
   const float *const *embedding; ///< [rows] embedding row instead of a token, or null entries; null: none
   const int32_t *outRow;   ///< [outRows] index of a row of this step

@@ -109,6 +109,28 @@ Values Emitter::loop(Value lo, Value hi, Value step, ArrayRef<Value> init, llvm:
   return Values(f.getResults());
 }
 
+Values Emitter::whileLoop(Values init, llvm::function_ref<Value(ValueRange)> cond,
+                 llvm::function_ref<Values(ValueRange)> body) {
+  SmallVector<Type> types;
+  for (Value v : init)
+    types.push_back(v.getType());
+  auto w = scf::WhileOp::create(
+      b, loc, types, init,
+      [&](OpBuilder &, Location, ValueRange now) {
+        OpBuilder::InsertionGuard guard(b);
+        b.setInsertionPointToEnd(now.front().getParentBlock());
+        Value go = cond(now);
+        scf::ConditionOp::create(b, loc, go, now);
+      },
+      [&](OpBuilder &, Location, ValueRange now) {
+        OpBuilder::InsertionGuard guard(b);
+        b.setInsertionPointToEnd(now.front().getParentBlock());
+        Values next = body(now);
+        scf::YieldOp::create(b, loc, next);
+      });
+  return Values(w.getResults());
+}
+
 void Emitter::when(Value cond, llvm::function_ref<void()> body) {
   auto f = scf::IfOp::create(b, loc, cond, /*withElseRegion=*/false);
   OpBuilder::InsertionGuard guard(b);

@@ -211,6 +211,8 @@ struct Emitter {
   void loop(Value lo, Value hi, int64_t step, llvm::function_ref<void(Value i)> body) {
     loop(lo, hi, c(step), {}, [&](Value i, ValueRange) { body(i); return Values(); });
   }
+  /// while (|cond|(carried)) carried = |body|(carried).
+  Values whileLoop(Values init, llvm::function_ref<Value(ValueRange)> cond, llvm::function_ref<Values(ValueRange)> body);
   void when(Value cond, llvm::function_ref<void()> body);
   Values ifElse(Value cond, TypeRange types, llvm::function_ref<Values()> yes, llvm::function_ref<Values()> no);
 

@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t blockThreads = 128;
 constexpr int64_t sharedLimit = 48 << 10;
 
-int64_t sharedBytes(const AttentionParams &p, int64_t heads) { return 4 * heads * (p.headDim + p.chunk + 4 + p.valueDim); }
+int64_t sharedBytes(const AttentionParams &p, int64_t heads) { return 4 * heads * (p.headDim + p.chunk + 4 + p.valueDim) + 4 * maxTreeSlots; }
 /// Query heads of a KV head that one block does: as many as fit, a divisor of all; 0 if not even one fits.
 int64_t headsPerBlock(const AttentionParams &p) {
   int64_t group = p.qHeads / p.kvHeads;
@@ -27,8 +27,10 @@ int64_t partialFloats(const AttentionParams &p) { return 16 + rowStride(p.valueD
 struct Attention : GpuEmitter {
   const AttentionParams &p;
   int64_t heads; ///< query heads that a block does, all of one KV head
-  Value row, head0, kvHead, from, to;
+  Value row, head0, kvHead;
+  Value from, to, limit; ///< places that the row sees; those before |limit| are slots, those from it on are in |path| (LatheStep.parent)
   Value q, scores, weights, stats, out; ///< shared: [head][dim], [head][chunk], chunk {m, l} and running {M, L} of a head, [head][valueDim]
+  Value path; ///< shared: i32 [maxTreeSlots], the slots of the row's ancestors in a draft tree and its own
   Value table, base;
 
   static SmallVector<Use> uses(const AttentionParams &p) {
@@ -44,12 +46,26 @@ struct Attention : GpuEmitter {
     kvHead = divc(head0, p.qHeads / p.kvHeads);
   }
   void visible() {
-    to = addc(stepInt(offsetof(LatheStep, slot), row), 1);
+    Value parents = stepPtr(offsetof(LatheStep, parent));
+    Values root = ifElse(
+        isNull(parents), {i64, i64}, [&] { return Values{row, c(0)}; },
+        [&] {
+          auto parentOf = [&](Value r) { return sext(i64, ld(i32, at(parents, r, 4), 0, 4)); };
+          return whileLoop(
+              {row, c(0)}, [&](ValueRange x) { return leS(c(0), parentOf(x[0])); },
+              [&](ValueRange x) { return Values{parentOf(x[0]), addc(x[1], 1)}; });
+        });
+    limit = addc(stepInt(offsetof(LatheStep, slot), root[0]), 1);
+    to = add(limit, root[1]);
     from = p.window ? maxs(addc(to, -p.window), c(0)) : c(0);
   }
   Value plane(Value token) {
     Value kvBlock = sext(i64, ld(i32, at(table, divc(token, p.page), 4), 0, 4));
     return at(base, kvBlock, p.blockStride);
+  }
+  Value slotOf(Value place) {
+    return ifElse(
+        ltS(place, limit), i64, [&] { return Values{place}; }, [&] { return Values{sext(i64, ld(i32, at(path, sub(place, limit), 4), 0, 4))}; })[0];
   }
   /// stats[4 * head + i]
   Value stat(Value head, int64_t i) { return gepc(gep(stats, shl(head, 4)), 4 * i); }
@@ -65,6 +81,13 @@ struct Attention : GpuEmitter {
     scores = sharedMemory(heads * p.chunk * 4);
     stats = sharedMemory(heads * 16);
     out = sharedMemory(heads * p.valueDim * 4);
+    path = sharedMemory(maxTreeSlots * 4);
+    when(andi(eq(tid, 0), ltS(limit, to)), [&] {
+      loop(c(0), sub(to, limit), 1, {row}, [&](Value k, ValueRange x) {
+        st(trunc(i32, stepInt(offsetof(LatheStep, slot), x[0])), at(path, sub(addc(sub(to, limit), -1), k), 4), 0, 4);
+        return Values{stepInt(offsetof(LatheStep, parent), x[0])};
+      });
+    });
     Value x = at(at(arg(0), row, p.qStride * 4), head0, p.headDim * 4);
     eachThread(c(heads * p.headDim), [&](Value i) { stf(ldf(x, i), q, i); });
     eachThread(c(heads * 4), [&](Value i) { stf(cf(0), stats, i); }); // LLVM loads a head's four together, also before the running two mean anything
@@ -77,7 +100,7 @@ struct Attention : GpuEmitter {
     const int64_t kb = elementBytes(p.k), vb = elementBytes(p.v), tile = heads % 4 == 0 ? 4 : heads % 2 == 0 ? 2 : heads % 3 == 0 ? 3 : 1;
     // 1: a thread has whole tokens.
     loop(add(lo, tid), hi, threads, [&](Value j) {
-      Value keys = plane(j), inPage = remc(j, p.page), scale;
+      Value slot = slotOf(j), keys = plane(slot), inPage = remc(slot, p.page), scale;
       Value k = gep(at(keys, shru(inPage, 4), p.headDim * 16 * kb), mulc(andc(inPage, 15), kb));
       if (p.k == KVFormat::int8) scale = ld(f32, at(keys, inPage, 4), p.page * p.headDim, 4);
       loop(c(0), c(heads), tile, [&](Value h0) {
@@ -123,15 +146,17 @@ struct Attention : GpuEmitter {
     eachThread(c(groups * p.valueDim), [&](Value i) {
       Value h0 = mulc(divc(i, p.valueDim), tile), d = remc(i, p.valueDim);
       Value s = at(scores, h0, p.chunk * 4);
-      Values o = loop(lo, hi, 1, Values(tile, cf(0)), [&](Value j, ValueRange now) {
+      auto step = [&](Value j, Value slot, ValueRange now) {
         Values a(now.begin(), now.end());
-        Value values = gepc(plane(j), cachePlaneBytes(p.page, p.headDim, p.k)), inPage = remc(j, p.page), scale;
+        Value values = gepc(plane(slot), cachePlaneBytes(p.page, p.headDim, p.k)), inPage = remc(slot, p.page), scale;
         if (p.v == KVFormat::int8) scale = ld(f32, at(values, inPage, 4), p.page * p.valueDim, 4);
         Value v = loadElement(at(values, add(mulc(inPage, p.valueDim), d), vb), p.v, scale);
         Value pj = gep(s, shl(sub(j, c0), 2));
         for (int64_t k = 0; k < tile; ++k) a[k] = fma(ld(f32, pj, k * p.chunk * 4, 4), v, a[k]);
         return a;
-      });
+      };
+      Values o = loop(lo, mins(hi, limit), 1, Values(tile, cf(0)), [&](Value j, ValueRange now) { return step(j, j, now); });
+      o = loop(maxs(lo, limit), hi, 1, o, [&](Value j, ValueRange now) { return step(j, slotOf(j), now); });
       for (int64_t k = 0; k < tile; ++k) keep(addc(h0, k), d, o[k]);
     });
   }

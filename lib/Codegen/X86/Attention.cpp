@@ -20,28 +20,6 @@ namespace {
 struct Attention : AttentionCore {
   using AttentionCore::AttentionCore;
 
-  Values whileLoop(Values init, llvm::function_ref<Value(ValueRange)> cond,
-                   llvm::function_ref<Values(ValueRange)> body) {
-    SmallVector<Type> types;
-    for (Value v : init)
-      types.push_back(v.getType());
-    auto w = scf::WhileOp::create(
-        b, loc, types, init,
-        [&](OpBuilder &, Location, ValueRange now) {
-          OpBuilder::InsertionGuard guard(b);
-          b.setInsertionPointToEnd(now.front().getParentBlock());
-          Value go = cond(now);
-          scf::ConditionOp::create(b, loc, go, now);
-        },
-        [&](OpBuilder &, Location, ValueRange now) {
-          OpBuilder::InsertionGuard guard(b);
-          b.setInsertionPointToEnd(now.front().getParentBlock());
-          Values next = body(now);
-          scf::YieldOp::create(b, loc, next);
-        });
-    return Values(w.getResults());
-  }
-
   SmallVector<Value> loadPieces(Value from) {
     SmallVector<Value> v;
     for (OutPiece e : outPieces(p))
@@ -95,7 +73,7 @@ struct Attention : AttentionCore {
   /// All chunks of rows r0 .. r1-1 of one sequence.
   void run(Value r0, Value r1, Value sequence, Value kvHead) {
     History h = history(arg(1), sequence, kvHead);
-    auto [from, last] = loadQueries(arg(0), r0, r1, kvHead);
+    auto [from, last] = loadQueries(arg(0), r0, r1, kvHead, h);
     Value to = last;
     Value n = mulc(sub(r1, r0), heads);
     loop(mulc(divc(from, p.chunk), p.chunk), to, p.chunk, [&](Value c0) {
@@ -175,14 +153,16 @@ struct Attention : AttentionCore {
         },
         [&](ValueRange x) { return Values{addc(x[0], -1)}; })[0];
     // A chunk left of every window has nothing to add; its place in the partials is not read.
-    when(ltS(visible(r0).first, addc(c0, p.chunk)), [&] {
+    // (Among the rows of a tree the one that sees furthest back is not known here: none sees further than its root.)
+    Value earliest = p.window ? maxs(addc(visible(r0).limit, -p.window), c(0)) : c(0);
+    when(ltS(earliest, addc(c0, p.chunk)), [&] {
       History h = history(arg(1), stepInt(offsetof(LatheStep, sequence), row), kvHead);
-      loadQueries(arg(0), r0, addc(row, 1), kvHead);
+      loadQueries(arg(0), r0, addc(row, 1), kvHead, h);
       // The next item of this call: another head or chunk of this row or the next.
       Value over = sub(add(rest, stride), itemsOf(row)), moves = leS(c(0), over);
       Value nextRow = select(moves, mins(addc(row, 1), addc(rows, -1)), row);
       Value ahead = select(moves, over, add(rest, stride)), chunkAhead = mulc(divc(ahead, p.kvHeads), p.chunk);
-      Value to = select(ltS(add(item, stride), end), mins(visible(nextRow).second, addc(chunkAhead, p.chunk)), c(0));
+      Value to = select(ltS(add(item, stride), end), mins(visible(nextRow).to, addc(chunkAhead, p.chunk)), c(0));
       History there = history(arg(1), stepInt(offsetof(LatheStep, sequence), nextRow), remc(ahead, p.kvHeads));
       auto keep = [&](Value i, Value query) {
         Value head = add(mulc(kvHead, heads), remc(query, heads));
@@ -212,7 +192,7 @@ struct Attention : AttentionCore {
   }
 
   void combineRow(Value row) {
-    auto [from, to] = visible(row);
+    auto [from, to, limit] = visible(row);
     Value first = divc(from, p.chunk), last = divc(addc(to, -1), p.chunk);
     loop(c(0), c(p.qHeads), 1, [&](Value head) {
       auto load = [&](Value chunkIndex) {

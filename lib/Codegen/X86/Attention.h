@@ -17,9 +17,12 @@ struct QueryTile {
 struct AttentionScratch {
   int64_t maxQueries; ///< of an item
   int64_t q;          ///< f32 [query][headDim]
-  int64_t from, to;   ///< i32 [query]: first visible entry and the end
+  int64_t from, to;   ///< i32 [query]: place of the first visible entry and the end
+  int64_t limit;      ///< i32 [query]: places before it are slots, those from it on are ancestors in a draft tree
+  int64_t path;       ///< i32 [row][maxTreeSlots]: slots of the ancestors and of the row itself
   int64_t scores;     ///< f32 [query of a tile][scoreStride]
   int64_t scoreStride;
+  int64_t treeScores; ///< float of a query's scores from which on those of a draft tree's slots stand
   int64_t chunkMax, chunkSum; ///< f32 [query of a tile]
   int64_t chunkOut;           ///< f32 [query of a tile][rowStride(valueDim)]
   int64_t max, sum, out;      ///< running state of every query of the item
@@ -46,10 +49,12 @@ struct AttentionCore : Emitter {
 
   AttentionCore(ModuleOp module, StringRef symbol, const AttentionParams &p, X86Target target);
 
-  /// The cache of one sequence and KV head.
+  /// The cache of one sequence and KV head. An entry's place in a row's history is its position; it is also its slot,
+  /// except for a tree row's ancestors behind the root (LatheStep.parent).
   struct History {
     Value table; ///< block table of the sequence
     Value base;  ///< KV base of the layer plus the head's offset
+    Value treeFrom = {}, treeTo = {}; ///< slots of all such ancestors; set by loadQueries()
   };
   History history(Value kvBase, Value sequence, Value kvHead);
 
@@ -60,11 +65,14 @@ struct AttentionCore : Emitter {
     Value from, to;
   };
 
-  /// Copies the queries of rows |r0| .. |r1| - 1 into the scratch and notes what they see. Returns {first entry, end}
+  /// Copies the queries of rows |r0| .. |r1| - 1 into the scratch and notes what they see. Returns {first place, end}
   /// of all.
-  std::pair<Value, Value> loadQueries(Value q, Value r0, Value r1, Value kvHead);
-  /// Visible range of a row: {first, end}.
-  std::pair<Value, Value> visible(Value row);
+  std::pair<Value, Value> loadQueries(Value q, Value r0, Value r1, Value kvHead, History &h);
+  /// Places that a row sees, from .. to - 1; those before |limit| are slots.
+  struct Visible {
+    Value from, to, limit;
+  };
+  Visible visible(Value row);
 
   /// With |next| the chunk is read once and from memory: its values are prefetched while the keys are read, then the
   /// next keys. Scores, softmax and weighted values of the chunk at |c0| for |n| (a Value <= tile) queries from |t| on;
@@ -74,19 +82,27 @@ struct AttentionCore : Emitter {
              llvm::function_ref<void(Value i, Value query)> done);
 
   Value floatAt(int64_t offset, Value index) { return at(gepc(scratch, offset), index, 4); }
+  /// The slots of the ancestors of |query|'s row in a draft tree, from the place |limit| on.
+  Value pathOf(Value query) { return at(gepc(scratch, s.path), divc(query, heads), maxTreeSlots * 4); }
   Value rangeAt(int64_t offset, Value query) { return sext(i64, ld(i32, floatAt(offset, query), 0, 4)); }
   /// O * (1 / L) into the output of |row|; |out| has all pieces of one query head (|head| an i64).
   void finishHead(Value out, Value row, Value head, ArrayRef<Value> o, Value sum);
 
 private:
+  Value parentOf(Value parents, Value row) { return sext(i64, ld(i32, at(parents, row, 4), 0, 4)); }
   Value planeOf(const History &h, Value token);
   /// The values of a group of 16 tokens.
   Value valuesOf(Value plane, Value inPage);
   void scores(const QueryTile &tile, const History &h, Value q, Value c0, Value from, Value to, bool prefetchValues);
   void softmax(Value i, Value c0, Value from, Value to);
+  /// Entries of a history that are no slots: entry |limit| + k of it has slot path[k].
+  struct Path {
+    Value slots, limit;
+  };
   /// chunkOut of |count| queries at place |i| += p * v for tokens from .. to-1, in order; |ragged|: few tokens, little
-  /// code.
-  void values(int64_t count, const History &h, Value i, Value c0, Value from, Value to, const Next *next, bool ragged);
+  /// code; |path|: tokens of a draft tree (ragged).
+  void values(int64_t count, const History &h, Value i, Value c0, Value from, Value to, const Next *next, bool ragged,
+              const Path *path = nullptr);
 };
 
 } // namespace lathe::codegen

@@ -4,6 +4,10 @@
 // A tile's queries may belong to several rows. They share every load of K and V but nothing else: a query's own
 // visible range masks its softmax, and tokens that not all queries of the tile see are added query by
 // query, so that a row's bits depend on its own history only and no value from outside it is multiplied, not even by 0.
+//
+// Draft trees: the entries up to the root are slots, as in a chain. Scores of all slots of the tree are computed aside, for
+// all queries of the tile at once, and each query takes those of its ancestors to their places; softmax and values
+// then go over places. Rows without parents pay a comparison a chunk for it.
 //===----------------------------------------------------------------------===//
 #include "Attention.h"
 
@@ -19,7 +23,10 @@ AttentionScratch attentionScratch(const AttentionParams &p) {
   s.q = take(s.maxQueries * p.headDim);
   s.from = take(s.maxQueries);
   s.to = take(s.maxQueries);
-  s.scoreStride = p.chunk + 8 * 16 + 16; // score loops store whole groups; no power of two
+  s.limit = take(s.maxQueries);
+  s.path = take(attentionRowBlock(p) * maxTreeSlots);
+  s.treeScores = p.chunk + 8 * 16; // score loops store whole groups
+  s.scoreStride = s.treeScores + maxTreeSlots + 2 * 16; // no power of two
   s.scores = take(maxTile * s.scoreStride);
   s.chunkMax = take(maxTile);
   s.chunkSum = take(maxTile);
@@ -72,14 +79,29 @@ Value AttentionCore::valuesOf(Value plane, Value inPage) {
   return gepc(p.page == 16 ? plane : gep(plane, mulc(inPage, p.valueDim * elementBytes(p.v))), keyBytes);
 }
 
-std::pair<Value, Value> AttentionCore::visible(Value row) {
-  Value to = addc(stepInt(offsetof(LatheStep, slot), row), 1);
-  return {p.window ? maxs(addc(to, -p.window), c(0)) : c(0), to};
+AttentionCore::Visible AttentionCore::visible(Value row) {
+  Value parents = stepPtr(offsetof(LatheStep, parent));
+  Values root = ifElse(
+      isNull(parents), {i64, i64}, [&] { return Values{row, c(0)}; },
+      [&] {
+        return whileLoop(
+            {row, c(0)}, [&](ValueRange x) { return leS(c(0), parentOf(parents, x[0])); },
+            [&](ValueRange x) { return Values{parentOf(parents, x[0]), addc(x[1], 1)}; });
+      });
+  Value limit = addc(stepInt(offsetof(LatheStep, slot), root[0]), 1), to = add(limit, root[1]);
+  return {p.window ? maxs(addc(to, -p.window), c(0)) : c(0), to, limit};
 }
 
-std::pair<Value, Value> AttentionCore::loadQueries(Value q, Value r0, Value r1, Value kvHead) {
-  Values range = loop(r0, r1, 1, {c(INT32_MAX), c(0)}, [&](Value r, ValueRange now) {
-    auto [from, to] = visible(r);
+std::pair<Value, Value> AttentionCore::loadQueries(Value q, Value r0, Value r1, Value kvHead, History &h) {
+  Values range = loop(r0, r1, 1, {c(INT32_MAX), c(0), c(INT32_MAX), c(0)}, [&](Value r, ValueRange now) {
+    auto [from, to, limit] = visible(r);
+    // From the row up to its root, which has no place in the path.
+    Value path = at(gepc(scratch, s.path), sub(r, r0), maxTreeSlots * 4);
+    Values up = loop(c(0), sub(to, limit), 1, {r, now[2], now[3]}, [&](Value k, ValueRange x) {
+      Value slot = stepInt(offsetof(LatheStep, slot), x[0]);
+      st(trunc(i32, slot), at(path, sub(addc(sub(to, limit), -1), k), 4), 0, 4);
+      return Values{parentOf(stepPtr(offsetof(LatheStep, parent)), x[0]), mins(x[1], slot), maxs(x[2], addc(slot, 1))};
+    });
     Value in = at(at(q, r, p.qStride * 4), kvHead, heads * p.headDim * 4);
     loop(c(0), c(heads), 1, [&](Value g) {
       Value query = add(mulc(sub(r, r0), heads), g);
@@ -88,9 +110,11 @@ std::pair<Value, Value> AttentionCore::loadQueries(Value q, Value r0, Value r1, 
         st(ld(vec(e.width, f32), x, e.at * 4, 4), y, e.at * 4, 4);
       st(trunc(i32, from), floatAt(s.from, query), 0, 4);
       st(trunc(i32, to), floatAt(s.to, query), 0, 4);
+      st(trunc(i32, limit), floatAt(s.limit, query), 0, 4);
     });
-    return Values{mins(now[0], from), maxs(now[1], to)};
+    return Values{mins(now[0], from), maxs(now[1], to), up[1], up[2]};
   });
+  h.treeFrom = range[2], h.treeTo = range[3];
   return {range[0], range[1]};
 }
 
@@ -177,7 +201,7 @@ void AttentionCore::softmax(Value i, Value c0, Value from, Value to) {
 }
 
 void AttentionCore::values(int64_t count, const History &h, Value i, Value c0, Value from, Value to, const Next *next,
-                           bool ragged) {
+                           bool ragged, const Path *path) {
   SmallVector<OutPiece> all = outPieces(p);
   int64_t bytes = elementBytes(p.v), keyBytes = cachePlaneBytes(p.page, p.headDim, p.k);
   // Queries and pieces of a register block: most accumulators (but no more than hide the latency well) that fit beside
@@ -201,7 +225,8 @@ void AttentionCore::values(int64_t count, const History &h, Value i, Value c0, V
       // |n| tokens from |j| on, all in one group of 16.
       auto step = [&](Value j, int64_t n, ValueRange in) {
         Values a(in.begin(), in.end());
-        Value plane = planeOf(h, j), inPage = remc(j, p.page), past = sub(j, c0), weight = at(weights, past, 4);
+        Value slot = path ? sext(i64, ld(i32, at(path->slots, sub(j, path->limit), 4), 0, 4)) : j;
+        Value plane = planeOf(h, slot), inPage = remc(slot, p.page), past = sub(j, c0), weight = at(weights, past, 4);
         Value v = gepc(gep(plane, mulc(inPage, p.valueDim * bytes)), keyBytes);
         if (next && n == 4 && q0 == 0 && d0 == 0) { // a fourth of the lines of the group of keys that comes next
           int64_t lines = (16 * p.headDim * elementBytes(p.k) + 255) / 256;
@@ -250,32 +275,68 @@ void AttentionCore::values(int64_t count, const History &h, Value i, Value c0, V
 void AttentionCore::chunk(const QueryTile &tile, const History &h, Value t, Value n, Value c0, const Next *next,
                           llvm::function_ref<void(Value, Value)> done) {
   Value cEnd = addc(c0, p.chunk);
-  // What any and what all queries of the tile see of the chunk.
-  Values r = loop(c(0), n, 1, {cEnd, c0, c0, cEnd}, [&](Value i, ValueRange now) {
-    Value query = add(t, i), from = rangeAt(s.from, query), to = rangeAt(s.to, query);
-    return Values{mins(now[0], from), maxs(now[1], to), maxs(now[2], from), mins(now[3], to)};
+  // What a query sees of the chunk: places from .. to-1, of which those from |own| on are its ancestors in a tree.
+  struct Part {
+    Value from, own, to, limit;
+  };
+  auto partOf = [&](Value query) {
+    Value limit = rangeAt(s.limit, query), from = maxs(rangeAt(s.from, query), c0);
+    Value to = mins(rangeAt(s.to, query), cEnd);
+    return Part{from, mins(to, limit), to, limit};
+  };
+  // What any and what all queries of the tile see of the chunk's slots; whether any sees places behind them.
+  Values r = loop(c(0), n, 1, {cEnd, c0, c0, cEnd, c0, c(0)}, [&](Value i, ValueRange now) {
+    Part part = partOf(add(t, i));
+    Value ancestors = sub(part.to, maxs(part.from, part.limit));
+    return Values{mins(now[0], part.from), maxs(now[1], part.own), maxs(now[2], part.from),
+                  mins(now[3], part.own),  maxs(now[4], part.to),  maxs(now[5], ancestors)};
   });
-  Value anyFrom = maxs(r[0], c0), anyTo = mins(r[1], cEnd), allFrom = r[2], allTo = maxs(r[3], r[2]);
-  when(ltS(anyFrom, anyTo), [&] {
-    auto eachQuery = [&](llvm::function_ref<void(Value i, Value query, Value from, Value to)> body) {
+  Value anyFrom = r[0], anyTo = r[1], allFrom = r[2], allTo = maxs(r[3], r[2]), tree = ltS(c(0), r[5]);
+  when(ltS(anyFrom, r[4]), [&] {
+    auto eachQuery = [&](llvm::function_ref<void(Value i, Value query, const Part &part)> body) {
       loop(c(0), n, 1, [&](Value i) {
-        Value query = add(t, i), from = maxs(rangeAt(s.from, query), c0), to = mins(rangeAt(s.to, query), cEnd);
-        when(ltS(from, to), [&] { body(i, query, from, to); });
+        Value query = add(t, i);
+        Part part = partOf(query);
+        when(ltS(part.from, part.to), [&] { body(i, query, part); });
       });
     };
-    scores(tile, h, at(gepc(scratch, s.q), t, p.headDim * 4), c0, anyFrom, anyTo, next);
-    eachQuery([&](Value i, Value, Value from, Value to) {
-      softmax(i, c0, from, to);
+    auto ancestors = [&](const Part &part, llvm::function_ref<void(Value first)> body) {
+      Value first = maxs(part.from, part.limit);
+      when(ltS(first, part.to), [&] { body(first); });
+    };
+    Value q = at(gepc(scratch, s.q), t, p.headDim * 4);
+    scores(tile, h, q, c0, anyFrom, anyTo, next);
+    when(tree, [&] {
+      // As if the chunk began so far before the tree that its scores come where they have room.
+      Value from = andc(h.treeFrom, ~int64_t(15));
+      scores({tile.queries, 1}, h, q, addc(from, -s.treeScores), from, h.treeTo, false);
+      eachQuery([&](Value i, Value query, const Part &part) {
+        Value own = at(gepc(scratch, s.scores), i, s.scoreStride * 4), path = pathOf(query);
+        ancestors(part, [&](Value first) {
+          loop(first, part.to, 1, [&](Value j) {
+            Value slot = sext(i64, ld(i32, at(path, sub(j, part.limit), 4), 0, 4));
+            Value score = ld(f32, at(own, sub(slot, from), 4), s.treeScores * 4, 4);
+            st(score, at(own, sub(j, c0), 4), 0, 4);
+          });
+        });
+      });
+    });
+    eachQuery([&](Value i, Value, const Part &part) {
+      softmax(i, c0, part.from, part.to);
       Value out = at(gepc(scratch, s.chunkOut), i, outLanes * 4);
       for (int64_t d = 0; d < outLanes; d += 16)
         st(splatF(vf, 0), out, d * 4, 64);
-      Value left = mins(to, allFrom);
-      when(ltS(from, left), [&] { values(1, h, i, c0, from, left, nullptr, true); });
+      Value left = mins(part.own, allFrom);
+      when(ltS(part.from, left), [&] { values(1, h, i, c0, part.from, left, nullptr, true); });
     });
     when(ltS(allFrom, allTo), [&] { values(tile.queries, h, c(0), c0, allFrom, allTo, next, false); });
-    eachQuery([&](Value i, Value query, Value from, Value to) {
-      Value right = maxs(from, allTo);
-      when(ltS(right, to), [&] { values(1, h, i, c0, right, to, nullptr, true); });
+    eachQuery([&](Value i, Value query, const Part &part) {
+      Value right = maxs(part.from, allTo);
+      when(ltS(right, part.own), [&] { values(1, h, i, c0, right, part.own, nullptr, true); });
+      ancestors(part, [&](Value first) {
+        Path path{pathOf(query), part.limit};
+        values(1, h, i, c0, first, part.to, nullptr, true, &path);
+      });
       done(i, query);
     });
   });

@@ -306,7 +306,7 @@ private:
         size_t index = groupIndex.size();
         groupIndex[g.getSymName()] = index;
         plan::KVGroupOp::create(b, g.getLoc(), g.getSymName(), g.getWindow() ? 1 : 0, g.getWindow(), g.getPage(), g.getLayers().size(),
-                                kernel::kvGeometry(g, 0).blockStride, own);
+                                kernel::kvGeometry(g, 0).blockStride, own, b.getDenseI64ArrayAttr(kernel::kvPlanes(g)));
       }
   }
 

@@ -2,6 +2,7 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #include "runtime/device/Device.h"
+#include "runtime/device/Trees.h"
 #include "runtime/device/cpu/GraphExecutable.h"
 #include "runtime/device/cpu/ThreadTeam.h"
 #include "runtime/device/cpu/Topology.h"
@@ -86,6 +87,14 @@ public:
     LATHE_ASSIGN_OR_RETURN(const uint8_t *source, blockData(group, from, bytes));
     LATHE_ASSIGN_OR_RETURN(uint8_t *target, blockData(group, to, bytes));
     if (source != target) std::memcpy(target, source, bytes);
+    return Status();
+  }
+  Status copyEntry(uint32_t group, uint32_t from, uint32_t fromToken, uint32_t to, uint32_t toToken) override {
+    LATHE_RETURN_IF_ERROR(checkEntry(program, group, fromToken, toToken));
+    uint64_t bytes = program.kvGroups[group].blockBytes;
+    LATHE_ASSIGN_OR_RETURN(const uint8_t *source, blockData(group, from, bytes));
+    LATHE_ASSIGN_OR_RETURN(uint8_t *target, blockData(group, to, bytes));
+    runtime::copyEntry(program, group, target, toToken, source, fromToken);
     return Status();
   }
   Status fillBlock(uint32_t group, uint32_t block, uint8_t value) override {
@@ -225,6 +234,7 @@ Result<Ticket> CpuExecutable::submit(EntryKind kind, const LatheStep &input) {
   if (rows == 0 || wide == entry.buckets.end())
     return makeError(StatusCode::invalidArgument, "expected 1 to %u rows in entry '%s', found %u",
                      entry.buckets.back().maxRows, entry.name.c_str(), rows);
+  if (kind == EntryKind::step) LATHE_RETURN_IF_ERROR(checkParents(program, input));
   step = &input;
   bucket = &*wide;
   countItems(*bucket, input);

@@ -3,6 +3,7 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/device/cpu/GraphExecutable.h"
 #include "lathe/artifact/Graph.h"
+#include "runtime/device/Trees.h"
 #include <algorithm>
 #include <chrono>
 #include <csetjmp>
@@ -117,6 +118,7 @@ public:
   Status saveBlock(uint32_t, uint32_t, std::span<uint8_t>) override { return noBlocks(); }
   Status restoreBlock(uint32_t, uint32_t, std::span<const uint8_t>) override { return noBlocks(); }
   Status copyBlock(uint32_t, uint32_t, uint32_t) override { return noBlocks(); }
+  Status copyEntry(uint32_t, uint32_t, uint32_t, uint32_t, uint32_t) override { return noBlocks(); }
   Status fillBlock(uint32_t, uint32_t, uint8_t) override { return noBlocks(); }
   void setProfiling(bool on) override {
     profiling = on;
@@ -155,6 +157,7 @@ private:
 };
 
 Status GraphExecutable::run(const LatheStep &step) {
+  LATHE_RETURN_IF_ERROR(checkParents(program, step));
   if (step.rows == 0 || step.rows > program.maxRows) return makeError(StatusCode::invalidArgument, "expected 1 to %u rows in a step, found %u", program.maxRows, step.rows);
   uint32_t first = static_cast<uint32_t>(step.slot[0]);
   for (uint32_t r = 0; r < step.rows; ++r) {

@@ -5,6 +5,7 @@
 // arrays behind it), then starts the launches of its bucket in order.
 //===----------------------------------------------------------------------===//
 #include "runtime/device/gpu/GpuExecutable.h"
+#include "runtime/device/Trees.h"
 #include <algorithm>
 #include <chrono>
 #include <cinttypes>
@@ -68,6 +69,16 @@ public:
     LATHE_ASSIGN_OR_RETURN(uint64_t target, blockAt(group, to, bytes));
     return source == target ? Status() : driver->copy(target, source, bytes);
   }
+  /// By way of host memory: the pieces of an entry are too small and too many to be copied one by one.
+  Status copyEntry(uint32_t group, uint32_t from, uint32_t fromToken, uint32_t to, uint32_t toToken) override {
+    LATHE_RETURN_IF_ERROR(checkEntry(program, group, fromToken, toToken));
+    moved[0].resize(program.kvGroups[group].blockBytes);
+    moved[1].resize(program.kvGroups[group].blockBytes);
+    LATHE_RETURN_IF_ERROR(saveBlock(group, from, moved[0]));
+    LATHE_RETURN_IF_ERROR(saveBlock(group, to, moved[1]));
+    runtime::copyEntry(program, group, moved[1].data(), toToken, moved[0].data(), fromToken);
+    return restoreBlock(group, to, moved[1]);
+  }
   Status fillBlock(uint32_t group, uint32_t block, uint8_t value) override {
     LATHE_ASSIGN_OR_RETURN(uint64_t bytes, blockBytes(group));
     LATHE_ASSIGN_OR_RETURN(uint64_t at, blockAt(group, block, bytes));
@@ -120,6 +131,7 @@ private:
   std::vector<uint32_t> blocks;
   const Entry *entries[entryKinds] = {};
   std::vector<uint8_t> staging;
+  std::vector<uint8_t> moved[2]; ///< blocks of copyEntry()
   std::vector<float> logitsHost, draftHost, hiddenHost, embeddingHost;
   std::vector<bool> logitsReady, draftReady, hiddenReady, embeddingReady;
   std::vector<uint64_t> launchArgs;
@@ -252,6 +264,7 @@ Result<Ticket> GpuExecutable::submit(EntryKind kind, const LatheStep &step) {
   auto wide = std::find_if(entry.buckets.begin(), entry.buckets.end(), [&](const Bucket &b) { return b.maxRows >= rows; });
   if (rows == 0 || wide == entry.buckets.end())
     return makeError(StatusCode::invalidArgument, "expected 1 to %u rows in entry '%s', found %u", entry.buckets.back().maxRows, entry.name.c_str(), rows);
+  if (kind == EntryKind::step) LATHE_RETURN_IF_ERROR(checkParents(program, step));
   LATHE_RETURN_IF_ERROR(sendStep(kind, step));
   // The head's row blocks are blocks of output rows.
   LatheStep counted = step;

@@ -5,7 +5,8 @@
 //
 // The artifacts are one model compiled with different pages. Reference: each sequence alone, one thread, one step for the
 // whole of it, the first artifact, its avx2 code. Every trial mixes artifact, code variant, thread count, chunk size, placement of
-// KV blocks, NaN in free blocks, the order and the pieces in which sequences arrive, and rollbacks; the logits of every
+// KV blocks, NaN in free blocks, the order and the pieces in which sequences arrive, rollbacks, and draft trees in which the text is one path
+// of several (it goes on from the path that is kept); the logits of every
 // row must have the reference's bits. On a GPU or the emulator: one code variant, shorter sequences.
 //===----------------------------------------------------------------------===//
 #include "TestDevice.h"
@@ -63,6 +64,35 @@ void check(const Status &status, const Setting &setting) {
   std::exit(2);
 }
 
+/// A random draft tree: a beginning of |text| is one path of it, all else is made up.
+struct Tree {
+  std::vector<int32_t> tokens, parents;
+  std::vector<uint32_t> text; ///< the rows of the path that is the text's
+  size_t work = 0;
+
+  Tree(Rng &rng, std::span<const int32_t> next, uint32_t count, uint32_t vocabulary) {
+    const bool deep = rng() % 2;
+    for (uint32_t i = 0; i < count; ++i) {
+      if (i && (text.size() == next.size() || rng() % 2)) { // a wrong guess behind any row, or the newest ones
+        uint32_t back = deep ? uint32_t(pick(rng, 1, int(std::min(i, 2u)))) : uint32_t(pick(rng, 1, int(i)));
+        parents.push_back(int32_t(i - back));
+        tokens.push_back(int32_t(rng() % vocabulary));
+        continue;
+      }
+      parents.push_back(i ? int32_t(text.back()) : -1);
+      tokens.push_back(next[text.size()]);
+      text.push_back(i);
+    }
+  }
+  std::vector<uint32_t> pathTo(uint32_t row) const {
+    std::vector<uint32_t> path{row};
+    while (parents[path.back()] >= 0)
+      path.push_back(uint32_t(parents[path.back()]));
+    std::reverse(path.begin(), path.end());
+    return path;
+  }
+};
+
 } // namespace
 
 int main(int argc, char **argv) {
@@ -119,7 +149,21 @@ int main(int argc, char **argv) {
       }
   }
 
-  uint64_t rows = 0;
+  /// The reference's logits behind |text|.
+  auto logitsBehind = [&](std::span<const int32_t> text) {
+    std::vector<float> out;
+    auto id = reference->open();
+    check(id.status(), base);
+    Work work{*id, text, OutputRows::last};
+    check(reference->forward({&work, 1}, [&](size_t, size_t, std::span<const float> row) {
+      out.assign(row.begin(), row.end());
+      return Status();
+    }), base);
+    reference->close(*id);
+    return out;
+  };
+
+  uint64_t rows = 0, treeRows = 0, moved = 0;
   std::map<std::string, int> seen;
   for (int trial = 0; trial < trials; ++trial) {
     Setting s{artifacts[rng() % artifacts.size()], variants[rng() % variants.size()], {}};
@@ -147,11 +191,13 @@ int main(int argc, char **argv) {
     }
     // Calls with pieces of some of the sequences until all are through; now and then one is rolled back.
     const int largest = rng() % 2 ? 600 : pick(rng, 1, 40);
-    int rollbacks = 6;
+    int rollbacks = 6, trees = cpu ? 6 : 2;
     for (;;) {
       std::vector<Work> work;
       std::vector<int> origin;
       std::vector<uint32_t> start;
+      std::vector<Tree> grown;
+      grown.reserve(batch); // the work holds spans of them
       for (int i = 0; i < batch; ++i) {
         const auto &text = texts[which[i]];
         uint32_t done = engine->length(ids[i]);
@@ -160,6 +206,16 @@ int main(int argc, char **argv) {
           --rollbacks;
         }
         if (done == text.size() || rng() % 3 == 0) continue;
+        if (trees && rng() % 4 == 0 && done < 400) {
+          --trees;
+          uint32_t room = std::min({s.options.chunkRows, maxRows, context - done, uint32_t(maxTreeSlots) + 1});
+          Tree &tree = grown.emplace_back(rng, std::span(text).subspan(done), uint32_t(pick(rng, 1, int(room))), vocabulary);
+          tree.work = work.size();
+          work.push_back({ids[i], tree.tokens, OutputRows::all, tree.parents});
+          origin.push_back(which[i]);
+          start.push_back(done);
+          continue;
+        }
         uint32_t n = std::min<uint32_t>(uint32_t(text.size()) - done, uint32_t(pick(rng, 1, largest)));
         work.push_back({ids[i], std::span(text).subspan(done, n), OutputRows::all});
         origin.push_back(which[i]);
@@ -174,6 +230,20 @@ int main(int argc, char **argv) {
       }
       check(engine->forward(work, [&](size_t w, size_t token, std::span<const float> row) {
         const float *want = expected[origin[w]].data() + (start[w] + token) * vocabulary;
+        std::vector<float> behind; // of a row of a tree that is not in the text
+        if (auto tree = std::find_if(grown.begin(), grown.end(), [&](const Tree &t) { return t.work == w; }); tree != grown.end()) {
+          ++treeRows;
+          const auto &text = texts[origin[w]];
+          std::vector<int32_t> path(text.begin(), text.begin() + start[w]);
+          for (uint32_t step : tree->pathTo(uint32_t(token)))
+            path.push_back(tree->tokens[step]);
+          if (path.size() <= text.size() && std::equal(path.begin(), path.end(), text.begin())) {
+            want = expected[origin[w]].data() + (path.size() - 1) * vocabulary;
+          } else {
+            behind = logitsBehind(path);
+            want = behind.data();
+          }
+        }
         ++rows;
         if (std::memcmp(want, row.data(), vocabulary * sizeof(float)) == 0) return Status();
         size_t at = 0;
@@ -182,9 +252,18 @@ int main(int argc, char **argv) {
         return makeError(StatusCode::internal, "trial %d: logits of sequence %d position %zu differ first at token %zu: expected %a, found %a", trial, origin[w],
                          start[w] + token, at, want[at], row[at]);
       }), s);
+      // Of a tree the text stays, or a part of it: what is computed behind it reads entries that were moved.
+      for (const Tree &tree : grown) {
+        std::vector<uint32_t> path = tree.text;
+        path.resize(size_t(pick(rng, 0, int(path.size()))));
+        for (uint32_t i = 0; i < path.size(); ++i)
+          moved += path[i] != i;
+        check(engine->keepPath(work[tree.work].sequence, path), s);
+      }
     }
   }
-  std::printf("exactness: %d trials, %llu rows bit-equal, variants", trials, (unsigned long long)rows);
+  std::printf("exactness: %d trials, %llu rows bit-equal, %llu of them in trees, %llu entries moved, variants", trials, (unsigned long long)rows,
+              (unsigned long long)treeRows, (unsigned long long)moved);
   for (auto &[name, n] : seen)
     std::printf(" %s x%d", name.c_str(), n);
   std::printf("\n");

@@ -6,6 +6,7 @@
 #include <functional>
 #include <gtest/gtest.h>
 #include <random>
+#include <utility>
 
 using namespace lathe;
 using namespace lathe::test;
@@ -24,6 +25,7 @@ TEST(ProgramCodec, RoundTripKeepsEveryField) {
   EXPECT_EQ(back->entries[0].buckets[1].launchCount, 2u);
   EXPECT_EQ(back->kvGroups[1].window, 32u);
   EXPECT_EQ(back->names[1], "blk.0.attn");
+  EXPECT_EQ(back->kvPlanes[0].pieceStride, 32u);
   EXPECT_TRUE(validateProgram(*back, sampleWeightBytes).ok());
 }
 
@@ -32,6 +34,7 @@ TEST(ProgramCodec, LongListsNeedNoMoreThanTheirBytes) {
   p.launches.resize(1000, p.launches[0]);
   p.args.resize(1000, p.args[0]);
   p.kvGroups.clear();
+  p.kvPlanes.clear();
   p.entries.clear();
   auto back = decodeProgram(encodeProgram(p));
   ASSERT_TRUE(back.ok()) << back.status().message();
@@ -40,6 +43,7 @@ TEST(ProgramCodec, LongListsNeedNoMoreThanTheirBytes) {
 
 TEST(ProgramCodec, BlocksAreOnlyInAGpusProgram) {
   Program p = sampleProgram();
+  p.kvPlanes.clear();
   size_t cpu = encodeProgram(p).size();
   for (size_t i = 0; i < p.kernels.size(); ++i) p.blocks.push_back({uint32_t(32 * (i + 1)), uint32_t(i)});
   auto bytes = encodeProgram(p);
@@ -53,11 +57,14 @@ TEST(ProgramCodec, BlocksAreOnlyInAGpusProgram) {
 
 TEST(ProgramCodec, EveryTruncationIsAnError) {
   Program p = sampleProgram();
+  auto planes = std::exchange(p.kvPlanes, {});
   size_t cpu = encodeProgram(p).size();
   p.blocks.assign(p.kernels.size(), {32, 0});
+  size_t gpu = encodeProgram(p).size();
+  p.kvPlanes = planes;
   auto bytes = encodeProgram(p);
   for (size_t n = 0; n < bytes.size(); ++n) {
-    if (n == cpu) continue; // a whole program of a CPU
+    if (n == cpu || n == gpu) continue; // whole programs that know no draft trees
     auto got = decodeProgram(std::span(bytes).first(n));
     ASSERT_FALSE(got.ok()) << n;
     EXPECT_NE(got.status().message().find("the section ends at " + std::to_string(n)), std::string::npos)
@@ -92,6 +99,11 @@ TEST(ProgramCodec, ValidationNamesWhatIsWrong) {
       {"expected pageTokens in", [](Program &p) { p.kvGroups[1].pageTokens = 0; }},
       {"expected KV layers in", [](Program &p) { p.kvGroups[1].layers = 0; }},
       {"expected blockBytes in", [](Program &p) { p.kvGroups[1].blockBytes = 0; }},
+      {"KV plane 2: expected a group below 2, found 2", [](Program &p) { p.kvPlanes[2].group = 2; }},
+      {"expected size of a KV plane in 0..1024, found 1025", [](Program &p) { p.kvPlanes[0].headStride = 1025; }},
+      {"expected heads of a KV plane in 1..", [](Program &p) { p.kvPlanes[0].heads = 0; }},
+      {"expected pieces of a KV plane in 1..", [](Program &p) { p.kvPlanes[0].pieces = 0; }},
+      {"KV plane 2: expected it to end within a block of 512 bytes, found 513", [](Program &p) { p.kvPlanes[2].offset = 1; }},
       {"expected a block shape for each of", [](Program &p) { p.blocks.resize(p.kernels.size() + 1); }},
       {"expected a block of whole warps of 32 threads, found 33 threads", [](Program &p) { p.blocks.resize(p.kernels.size(), {33, 0}); }},
       {"expected threads of a block in 32..1024, found 2048", [](Program &p) { p.blocks.resize(p.kernels.size(), {2048, 0}); }},

@@ -31,6 +31,7 @@ inline Program sampleProgram() {
   p.launches[2] = {0, 1, 1, ItemKind::perOutRow, ShareKind::contiguous, 1, 4, 0, 0, 1, 2, 3, 4, 5, Arithmetic::bf16};
   p.entries = {{"step", {{1, 0, 1}, {8, 0, 2}}}, {"head", {{4, 2, 1}}}};
   p.kvGroups = {{0, 0, 16, 2, 1024}, {1, 32, 32, 1, 512}};
+  p.kvPlanes = {{0, 2, 0, 512, 512, 8, 32, 2}, {0, 2, 256, 512, 256, 1, 0, 16}, {1, 1, 0, 0, 256, 1, 0, 16}};
   return p;
 }
 

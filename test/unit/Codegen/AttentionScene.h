@@ -7,9 +7,11 @@
 
 namespace lathe::codegen::test {
 
-/// One batch: lengths of the sequences after the step, and how many rows of each the step has.
+/// One batch: lengths of the sequences after the step, and how many rows of each the step has. |trees|: the rows behind a
+/// sequence's first one are a draft tree on it, of random shape.
 struct Batch {
   std::vector<std::pair<int64_t, int64_t>> sequences;
+  bool trees = false;
 };
 
 struct Scene {
@@ -54,17 +56,32 @@ struct Scene {
       for (int64_t i = 0; i < count; ++i, ++row) {
         step.sequence[size_t(row)] = int32_t(s);
         step.slot[size_t(row)] = int32_t(length - count + i);
+        if (!batch.trees) continue;
+        // Deep and wide by turns.
+        int64_t back = random() % 2 ? 1 : 1 + int64_t(random() % uint32_t(std::max<int64_t>(i, 1)));
+        step.parent.push_back(i ? int32_t(row - back) : -1);
       }
     }
     q.resize(size_t(rows * p.qStride));
     fillNormal(random, q.data(), int64_t(q.size()));
   }
 
+  /// The slots of what row |r| sees, and of what is left of its window.
+  std::vector<int64_t> history(int64_t r) const {
+    std::vector<int64_t> up;
+    for (; !step.parent.empty() && step.parent[size_t(r)] >= 0; r = step.parent[size_t(r)])
+      up.push_back(step.slot[size_t(r)]);
+    std::vector<int64_t> all(size_t(step.slot[size_t(r)] + 1));
+    std::iota(all.begin(), all.end(), 0);
+    all.insert(all.end(), up.rbegin(), up.rend());
+    return all;
+  }
+
   void expectedRow(int64_t r, float *out) {
     for (int64_t h = 0; h < p.qHeads; ++h)
       model::attention(p, q.data() + r * p.qStride + h * p.headDim, cache,
                        step.table.data() + step.sequence[size_t(r)] * int64_t(step.tableStride),
-                       h / (p.qHeads / p.kvHeads), step.slot[size_t(r)], out + h * p.valueDim);
+                       h / (p.qHeads / p.kvHeads), history(r), out + h * p.valueDim);
   }
 };
 

@@ -42,6 +42,8 @@ const Batch batches[] = {
     {{{255, 3}, {257, 40}}},
     {{{16, 16}, {15, 2}, {600, 1}, {300, 60}}},
     {{{258, 5}, {512, 3}, {31, 2}}}, // drafts to verify
+    {{{260, 8}, {517, 6}, {31, 20}, {40, 40}}, true},
+    {{{300, 64}, {65, 1}}, true},
 };
 
 /// All forms of the grid, built once for all tests.

@@ -32,7 +32,7 @@ inline Buffer randomRows(Random &r, int64_t rows, int64_t stride, float sigma = 
 
 /// A step and what it points to; one KV group.
 struct StepData {
-  std::vector<int32_t> token, position, slot, sequence, outRow;
+  std::vector<int32_t> token, position, slot, sequence, outRow, parent;
   std::vector<const float *> embedding;
   std::vector<int32_t> table;
   uint32_t tableStride = 0;
@@ -52,6 +52,7 @@ struct StepData {
     step.slot = slot.data();
     step.sequence = sequence.data();
     step.outRow = outRow.data();
+    step.parent = parent.empty() ? nullptr : parent.data();
     step.embedding = embedding.empty() ? nullptr : embedding.data();
     tables[0] = table.data();
     step.blockTable = tables;

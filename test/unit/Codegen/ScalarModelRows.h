@@ -207,9 +207,10 @@ struct Cache {
   }
 };
 
-/// One query head over entries 0..slot of the sequence whose block table is |table|.
+/// One query head over the history of a row: entry j of it is the KV entry history[j] of the sequence whose block table is |table|.
 inline void attention(const AttentionParams &p, const float *q, Cache &cache, const int32_t *table, int64_t head,
-                      int64_t slot, float *out) {
+                      const std::vector<int64_t> &history, float *out) {
+  int64_t slot = int64_t(history.size()) - 1; // a chain's
   int64_t lo = p.window && slot + 1 > p.window ? slot + 1 - p.window : 0;
   float M = 0, L = 0;
   std::vector<float> O(p.valueDim), o(p.valueDim), s(p.chunk);
@@ -220,7 +221,7 @@ inline void attention(const AttentionParams &p, const float *q, Cache &cache, co
     for (int64_t j = from; j < to; ++j) {
       float a = 0;
       for (int64_t d = 0; d < p.headDim; ++d)
-        a = std::fmaf(q[d], cache.key(table[j / p.page], head, j, d), a);
+        a = std::fmaf(q[d], cache.key(table[history[j] / p.page], head, history[j], d), a);
       a = a * p.scale;
       if (p.softcap != 0.0f) a = p.softcap * tanha(a * (1.0f / p.softcap));
       s[j - c] = a;
@@ -231,7 +232,7 @@ inline void attention(const AttentionParams &p, const float *q, Cache &cache, co
       float w = expa(s[j - c] - m);
       l[j % 16] = l[j % 16] + w;
       for (int64_t d = 0; d < p.valueDim; ++d)
-        o[d] = std::fmaf(w, cache.value(table[j / p.page], head, j, d), o[d]);
+        o[d] = std::fmaf(w, cache.value(table[history[j] / p.page], head, history[j], d), o[d]);
     }
     float lc = tree({l, l + 16});
     if (first) {

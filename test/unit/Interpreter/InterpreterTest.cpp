@@ -60,6 +60,10 @@ TEST_F(InterpreterTest, RefusesBatchesThatAreWrong) {
   EXPECT_EQ(errorOf(*interpreter, {{{1, 0, 0, 0, {}}}, {1}}), "expected output rows below 1, found 1");
   EXPECT_EQ(errorOf(*interpreter, {{{1, 0, 0, 0, {1.0f}}}, {}}), "'llm.embed' op row 0: expected an embedding of 2 elements, found 1");
   EXPECT_EQ(errorOf(*interpreter, {{{1, 0, 0, 0, {}}}, {0}}), "");
+  const char *parent = "row 1: expected an earlier row of its sequence and a smaller slot as its parent, found row ";
+  EXPECT_EQ(errorOf(*interpreter, {{{1, 0, 0, 0, {}}, {1, 1, 0, 1, {}, 1}}, {0}}), parent + std::string("1"));
+  EXPECT_EQ(errorOf(*interpreter, {{{1, 0, 4, 0, {}}, {1, 1, 0, 1, {}, 0}}, {0}}), parent + std::string("0"));
+  EXPECT_EQ(errorOf(*interpreter, {{{1, 0, 0, 1, {}}, {1, 1, 0, 1, {}, 0}}, {0}}), parent + std::string("0"));
 }
 
 TEST_F(InterpreterTest, RefusesToSelectTwice) {
@@ -88,6 +92,28 @@ TEST_F(InterpreterTest, SlotsAndSequencesAreFree) {
   ASSERT_TRUE(mlir::succeeded(out));
   EXPECT_TRUE(std::isnan(out->at(0).values[0]));
   EXPECT_EQ(errorOf(*interpreter, {{{1, 16, 5, 16, {}}}, {0}}), "'llm.attention' op expected entries 0 .. 16 of sequence 5, entry 0 was never appended");
+}
+
+TEST_F(InterpreterTest, RowsOfATreeSeeTheirAncestors) {
+  const char *body = R"(
+    %kv1 = llm.kv.append %kv, %x, %x, %b group @kv layer 0 : tensor<?x2xf32>, tensor<?x2xf32>
+    %y = llm.attention %x, %kv1, %b group @kv layer 0 heads 1 scale 0.3 : tensor<?x2xf32> -> tensor<?x2xf32>
+    return %y, %kv1 : tensor<?x2xf32>, !llm.kv)";
+  auto tree = make(body);
+  ASSERT_TRUE(mlir::succeeded(tree->step({{{1, 0, 0, 0, {}}, {2, 1, 0, 1, {}}}, {}})));
+  // Behind token 0: 2 or 1, behind that 1 another 0 or 2.
+  auto out = tree->step({{{0, 2, 0, 2, {}}, {2, 3, 0, 3, {}, 0}, {1, 3, 0, 4, {}, 0}, {0, 4, 0, 5, {}, 2}, {2, 4, 0, 6, {}, 2}}, {}});
+  ASSERT_TRUE(mlir::succeeded(out));
+  const std::vector<std::vector<int64_t>> paths = {{0}, {0, 2}, {0, 1}, {0, 1, 0}, {0, 1, 2}};
+  for (size_t row = 0; row < paths.size(); ++row) {
+    std::vector<int64_t> text{1, 2};
+    text.insert(text.end(), paths[row].begin(), paths[row].end());
+    tree->reset();
+    auto chain = runSequences(*tree, {text});
+    ASSERT_TRUE(mlir::succeeded(chain));
+    for (size_t d = 0; d < 2; ++d)
+      EXPECT_EQ(out->at(0).values[row * 2 + d], chain->at(0).values[(text.size() - 1) * 2 + d]) << "row " << row;
+  }
 }
 
 //===----------------------------------------------------------------------===//

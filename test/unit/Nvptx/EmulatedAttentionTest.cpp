@@ -40,7 +40,7 @@ std::vector<AttentionParams> grid() {
   return g;
 }
 
-const Batch batches[] = {{{{1, 1}}}, {{{300, 1}, {17, 2}, {256, 1}}}, {{{66, 5}}}};
+const Batch batches[] = {{{{1, 1}}}, {{{300, 1}, {17, 2}, {256, 1}}}, {{{66, 5}}}, {{{260, 6}, {70, 12}}, true}};
 
 TEST(EmulatedAttention, EveryFormMatchesTheModel) {
   std::vector<AttentionParams> g = grid();

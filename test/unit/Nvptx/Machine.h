@@ -108,6 +108,7 @@ private:
     LATHE_RETURN_IF_ERROR(array(step.slot, data.slot.size(), "slot"));
     LATHE_RETURN_IF_ERROR(array(step.sequence, data.sequence.size(), "sequence"));
     LATHE_RETURN_IF_ERROR(array(step.outRow, data.outRow.size(), "outRow"));
+    LATHE_RETURN_IF_ERROR(array(step.parent, data.parent.size(), "parent"));
     std::vector<uint64_t> rows, tables(1);
     if (step.embedding) {
       for (const float *row : data.embedding) {

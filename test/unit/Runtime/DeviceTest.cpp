@@ -4,6 +4,7 @@
 #include "runtime/device/Device.h"
 #include "ToyArtifact.h"
 #include "lathe/artifact/ProgramCodec.h"
+#include "runtime/device/Trees.h"
 #include "runtime/device/cpu/ThreadTeam.h"
 #include "runtime/device/cpu/Topology.h"
 #include <gtest/gtest.h>
@@ -277,4 +278,43 @@ TEST(Device, BlocksAreSavedRestoredAndCopied) {
     EXPECT_EQ(e.copyBlock(g, 99, 0).message(), "no KV block 99 of " + bytes + " bytes in group " + std::to_string(g));
   }
   EXPECT_EQ(e.copyBlock(2, 0, 1).message(), "no KV group 2");
+  EXPECT_EQ(e.copyEntry(0, 0, 16, 1, 3).message(), "no KV entries 16 and 3 in a block of group 0");
+  Program old = (*loaded)->program();
+  old.kvPlanes.clear();
+  EXPECT_EQ(checkEntry(old, 0, 0, 0).message(), "this artifact does not say where a KV entry lies: compile the model again");
+}
+
+TEST(Device, TreesOfAStepAreChecked) {
+  Program program = toyProgram({});
+  // Rows of two sequences; in the first a tree on row 1.
+  std::vector<int32_t> position{4, 5, 6, 6, 7, 9}, slot{4, 5, 6, 7, 8, 9}, sequence{0, 0, 0, 0, 0, 1}, parent{-1, -1, 1, 1, 3, -1};
+  auto message = [&] {
+    LatheStep step{};
+    step.size = sizeof step;
+    step.rows = static_cast<uint32_t>(parent.size());
+    step.position = position.data();
+    step.slot = slot.data();
+    step.sequence = sequence.data();
+    step.parent = parent.data();
+    return checkParents(program, step).message();
+  };
+  EXPECT_EQ(message(), "");
+  auto with = [&](std::vector<int32_t> &list, size_t at, int32_t value) {
+    int32_t before = std::exchange(list[at], value);
+    std::string text = message();
+    list[at] = before;
+    return text;
+  };
+  const std::string parents = ": expected as parent an earlier row of its sequence, of a smaller slot and the position before, found row ";
+  EXPECT_EQ(with(parent, 4, 4), "row 4" + parents + "4");
+  EXPECT_EQ(with(parent, 4, 100), "row 4" + parents + "100");
+  EXPECT_EQ(with(parent, 5, 4), "row 5" + parents + "4");
+  EXPECT_EQ(with(slot, 4, 7), "row 4" + parents + "3");
+  EXPECT_EQ(with(position, 4, 8), "row 4" + parents + "3");
+  EXPECT_EQ(with(slot, 4, 70), "row 4: expected a slot at most 64 behind its root's, found 65");
+  position[2] = 5;
+  EXPECT_EQ(with(parent, 2, 0), "row 3: expected one draft tree of a sequence, found another at row 2");
+  position[2] = 6;
+  program.kvPlanes.clear();
+  EXPECT_EQ(message(), "row 2 has a parent, and this artifact's kernels know no draft trees: compile the model again");
 }

@@ -253,3 +253,53 @@ TEST(Engine, AnErrorOfTheSinkEndsTheCall) {
   EXPECT_EQ(calls, 1);
   engine->close(*s);
 }
+
+TEST(Engine, TreesHaveTheBitsOfTheirPaths) {
+  std::mt19937 random(5);
+  auto text = randomTokens(random, 40);
+  auto engine = makeEngine({.threads = 2, .contextTokens = 100, .shuffleBlocks = 3, .poisonFreeBlocks = true});
+  auto s = engine->open();
+  Work prompt{*s, std::span(text).first(29), OutputRows::none};
+  ASSERT_TRUE(engine->forward({&prompt, 1}, nullptr).ok());
+  // Two guesses behind the first token, of which the second goes on with the text.
+  std::vector<int32_t> tokens{text[29], 5, text[30], 7, text[31], text[32], 9}, parents{-1, 0, 0, 1, 2, 4, 2};
+  Work tree{*s, tokens, OutputRows::all, parents};
+  size_t rows = 0;
+  Status status = engine->forward({&tree, 1}, [&](size_t, size_t token, std::span<const float> row) {
+    std::vector<int32_t> path;
+    for (auto at = static_cast<int32_t>(token); at >= 0; at = parents[static_cast<size_t>(at)])
+      path.insert(path.begin(), tokens[static_cast<size_t>(at)]);
+    path.insert(path.begin(), text.begin(), text.begin() + 29);
+    EXPECT_TRUE(sameBits(row, toyLogits({}, path).back())) << token;
+    ++rows;
+    return Status();
+  });
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(rows, 7u);
+  Work more{*s, std::span(text).subspan(33), OutputRows::all};
+  EXPECT_EQ(engine->forward({&more, 1}, nullptr).message(), "sequence 0 has a tree of which no path was chosen");
+  EXPECT_EQ(engine->keepPath(*s, std::vector<uint32_t>{0, 2, 5}).message(), "token 2 of a path: 5 does not follow the one before it in the tree");
+  ASSERT_TRUE(engine->keepPath(*s, std::vector<uint32_t>{0, 2, 4, 5}).ok());
+  EXPECT_EQ(engine->keepPath(*s, {}).message(), "sequence 0 has no tree to choose from");
+  EXPECT_EQ(engine->length(*s), 33u);
+  auto expected = toyLogits({}, text);
+  ASSERT_TRUE(engine->forward({&more, 1}, [&](size_t, size_t token, std::span<const float> row) {
+                      EXPECT_TRUE(sameBits(row, expected[33 + token])) << token;
+                      return Status();
+                    }).ok());
+}
+
+TEST(Engine, RefusesWhatIsNoTree) {
+  auto engine = makeEngine({.threads = 1, .contextTokens = 200});
+  auto s = engine->open();
+  std::vector<int32_t> tokens{1, 2, 3};
+  auto refused = [&](std::vector<int32_t> parents) {
+    Work work{*s, tokens, OutputRows::all, parents};
+    return engine->forward({&work, 1}, nullptr).message();
+  };
+  EXPECT_EQ(refused({0, 0, 1}), "parent of token 0 of a tree: expected -1, found 0");
+  EXPECT_EQ(refused({-1, 0, 2}), "parent of token 2 of a tree: expected an earlier token, found 2");
+  EXPECT_EQ(refused({-1, 0, -1}), "parent of token 2 of a tree: expected an earlier token, found -1");
+  EXPECT_EQ(refused({-1, 0}).substr(0, 29), "expected a tree of at most 64");
+  EXPECT_EQ(engine->length(*s), 0u);
+}

@@ -80,6 +80,9 @@ private:
       return inner->restoreBlock(g, block, bytes);
     }
     Status copyBlock(uint32_t g, uint32_t from, uint32_t to) override { return inner->copyBlock(g, from, to); }
+    Status copyEntry(uint32_t g, uint32_t from, uint32_t fromToken, uint32_t to, uint32_t toToken) override {
+      return inner->copyEntry(g, from, fromToken, to, toToken);
+    }
     Status fillBlock(uint32_t g, uint32_t block, uint8_t value) override { return inner->fillBlock(g, block, value); }
     void setProfiling(bool on) override { inner->setProfiling(on); }
     std::vector<runtime::LaunchProfile> profile() const override { return inner->profile(); }

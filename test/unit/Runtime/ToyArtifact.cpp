@@ -56,6 +56,8 @@ Program toyProgram(const ToyOptions &o) {
   ToyParams params = paramsOf(o);
   p.kvGroups = {{0, 0, o.pages[0], 1, static_cast<uint64_t>(params.blockBytes[0])},
                 {1, o.window, o.pages[1], 1, static_cast<uint64_t>(params.blockBytes[1])}};
+  for (uint32_t g = 0; g < 2; ++g)
+    p.kvPlanes.push_back({g, 1, 0, 0, 16 * toyWidth * 4, 1, 0, toyWidth * 4});
   p.kernels = {"toy_embed", "toy_append", "toy_attend", "toy_head", "toy_norm"};
   p.names = {"token_embd", "blk.0.append", "blk.0.attn", "blk.1.append", "blk.1.attn", "output_norm", "output"};
   auto launch = [&](uint32_t kernel, uint32_t name, ItemKind kind, uint64_t items, ShareKind share,

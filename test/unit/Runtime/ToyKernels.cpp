@@ -44,14 +44,20 @@ void toy_attend(uint8_t *const *args, const LatheStep *step, int64_t begin, int6
   auto *sum = reinterpret_cast<float *>(scratch);
   for (int64_t r = begin; r < end; r += stride) {
     const int32_t *table = step->blockTable[g] + step->sequence[r] * step->tableStride[g];
-    int32_t last = step->slot[r], first = params.window[g] ? last + 1 - params.window[g] : 0;
+    // In a draft tree the places behind the root are those of the row's ancestors.
+    int32_t path[maxTreeSlots], depth = 0;
+    auto root = static_cast<int32_t>(r);
+    for (; step->parent && step->parent[root] >= 0; root = step->parent[root])
+      path[depth++] = step->slot[root];
+    int32_t limit = step->slot[root], last = limit + depth, first = params.window[g] ? last + 1 - params.window[g] : 0;
     for (int d = 0; d < toyWidth; ++d)
       sum[d] = 0;
     for (int32_t j = first < 0 ? 0 : first; j <= last; ++j) {
-      const auto *kv = reinterpret_cast<const float *>(args[1] + static_cast<int64_t>(table[j / params.page[g]]) *
+      int32_t slot = j <= limit ? j : path[last - j];
+      const auto *kv = reinterpret_cast<const float *>(args[1] + static_cast<int64_t>(table[slot / params.page[g]]) *
                                                                      params.blockBytes[g]);
       for (int d = 0; d < toyWidth; ++d)
-        sum[d] = sum[d] * 0.75f + kv[j % params.page[g] * toyWidth + d];
+        sum[d] = sum[d] * 0.75f + kv[slot % params.page[g] * toyWidth + d];
     }
     for (int d = 0; d < toyWidth; ++d)
       rowOf(args[4], r)[d] = rowOf(args[0], r)[d] + sum[(d + 1) % toyWidth];

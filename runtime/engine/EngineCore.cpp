@@ -147,7 +147,8 @@ Status EngineCore::open(std::shared_ptr<LoadedArtifact> loaded, std::shared_ptr<
   origins.reserve(limit.stepTokens);
   size_t most = size_t(limit.stepTokens) + limit.maxSequences;
   choiceResults.reserve(most);
-  for (auto *list : {&pieceRows, &firstChoice, &verified})
+  verified.reserve(most);
+  for (auto *list : {&pieceRows, &firstChoice})
     list->reserve(most);
   runnable.reserve(size_t(p.maxOutRows) + limit.maxSequences);
   drafting.reserve(limit.maxSequences);

@@ -122,9 +122,10 @@ private:
     uint32_t piece = 0, choice = 0, slot = 0; ///< slot: in choiceResults
     uint32_t position = 0;                    ///< of the row's token
     const float *row = nullptr;
-    const int32_t *drafts = nullptr;   ///< verify: the tokens of the rows that follow
-    uint32_t rows = 1, draftCount = 0; ///< verify: rows, and |drafts| that these rows decide on
-    uint32_t results = 0;              ///< verify: rows sampled, in this job and those after it
+    const StepPiece *drafts = nullptr;     ///< verify: the piece
+    uint32_t firstRow = 0, rows = 1;       ///< verify: rows of the piece, in this job and those after it
+    uint32_t results = 0, nextRow = 0;     ///< verify: rows sampled; the row that decides next, UINT32_MAX: none
+    std::array<uint8_t, maxDraftTokens + 1> path; ///< verify: the rows sampled
     Sample result;
     Status status;
   };
@@ -150,6 +151,7 @@ private:
   void take(Job &job);
   void takeVerified(Job &job, Active &active, Choice &choice);
   void takeToken(Job &job, Active &active, Choice &choice);
+  Status keepPaths(const StepPlan &plan);
   void countDrafts(const StepPlan &plan);
   void tellPrompt(Active &active);
   void giveUp(const StepPlan &plan, const Status &error);
@@ -189,7 +191,10 @@ private:
   std::vector<Job> jobs;
   size_t jobCount = 0;
   std::vector<uint32_t> runnable; ///< jobs that are not results of others
-  std::vector<uint32_t> verified; ///< [piece] rows with drafts whose result was taken
+  struct Verified {
+    uint32_t taken = 0, nextRow = 0; ///< results; the row that decides next, UINT32_MAX: none
+  };
+  std::vector<Verified> verified; ///< [piece] with drafts
   SharedDrafts sharedDrafts;
   struct Drafting {
     Active *request;

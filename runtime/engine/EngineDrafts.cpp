@@ -26,6 +26,7 @@ void EngineCore::propose() {
     uint32_t room = scheduler->draftRoom(a.id, d.choice);
     if (!room) continue;
     Choice &choice = a.choices[d.choice];
+    testDraft.tree = false;
     if (onDraft) onDraft(a.id, d.choice, choice.tokens, room, testDraft);
     const Draft &draft = onDraft ? testDraft : choice.drafter->propose(room);
     if (drafts && !onDraft && (a.speculate == Speculation::draft || a.speculate == Speculation::automatic)) {
@@ -48,7 +49,7 @@ void EngineCore::propose() {
 
 void EngineCore::offer(const Active &a, uint32_t choice, const Draft &draft) {
   if (draft.count)
-    scheduler->propose(a.id, choice, std::span(draft.tokens).first(draft.count), std::span(draft.chance).first(draft.count));
+    scheduler->propose(a.id, choice, std::span(draft.tokens).first(draft.count), std::span(draft.chance).first(draft.count), draft.parents());
 }
 
 /// Of rows that decode behind as much history as the candidates have on average.

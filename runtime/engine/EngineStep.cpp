@@ -2,6 +2,7 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #include "runtime/engine/EngineCore.h"
+#include "runtime/device/Trees.h"
 #include <algorithm>
 #include <cmath>
 
@@ -26,6 +27,7 @@ bool EngineCore::step() {
   }
   deviceSeconds = samplerSeconds = 0;
   if (status.ok()) status = compute(plan);
+  if (status.ok()) status = keepPaths(plan);
   counters.busySeconds += deviceSeconds;
   counters.samplerSeconds += samplerSeconds;
   if (!status.ok()) {
@@ -67,7 +69,7 @@ Status EngineCore::compute(const StepPlan &plan) {
   pieceRows.clear();
   firstChoice.clear();
   pieceResults.clear();
-  verified.assign(plan.pieces.size(), 0);
+  verified.assign(plan.pieces.size(), {});
   uint32_t rows = 0, choices = 0;
   bool logits = false, embeddings = false;
   for (const StepPiece &piece : plan.pieces) {
@@ -135,7 +137,7 @@ void EngineCore::addJobs(const StepPlan &plan, uint32_t index, uint32_t token, c
     job.piece = index;
     job.choice = choice;
     job.slot = slot;
-    job.position = piece.first + token;
+    job.position = piece.first + (piece.parents ? piece.place(token) : token);
     job.row = row;
     job.status = Status();
   };
@@ -147,16 +149,15 @@ void EngineCore::addJobs(const StepPlan &plan, uint32_t index, uint32_t token, c
     if (first && first->kind == Job::follow && first->piece == index) first -= first->results;
     if (first && first->kind == Job::verify && first->piece == index) {
       uint32_t distance = ++first->rows - 1;
-      first->draftCount = std::min(first->rows, piece.tokens - 1 - (first->position - piece.first));
       add(Job::follow, piece.choice, firstChoice[index] + token);
       jobs[jobCount - 1].results = distance;
       return;
     }
     add(Job::verify, piece.choice, firstChoice[index] + token);
     Job &job = jobs[jobCount - 1];
+    job.firstRow = token;
     job.rows = 1;
-    job.drafts = piece.ids + token + 1;
-    job.draftCount = std::min(1u, piece.tokens - 1 - token);
+    job.drafts = &piece;
     return;
   }
   if (token + 1 < piece.tokens) return;
@@ -205,48 +206,64 @@ void EngineCore::runJob(Job &job, Sampler &sampler) {
     runVerify(job, sampler);
 }
 
-/// The target's own choice at each row, with the noise and the counts that the position has without drafts, until one
-/// differs from the draft of the next row. The history is as before when it returns.
+/// The target's own choice at each row, with the noise and the counts that the position has without drafts, as long as it is
+/// a draft behind that row. The history is as before when it returns.
 void EngineCore::runVerify(Job &job, Sampler &sampler) {
   Active &a = *job.request;
   TokenHistory &history = a.choices[job.choice].history;
-  job.results = 0;
-  // In an earlier slice a draft was wrong.
-  if (verified[job.piece] != job.slot - firstChoice[job.piece]) return;
+  const StepPiece &piece = *job.drafts;
   Job *jobsHere = &job;
-  uint32_t added = 0;
-  while (job.results < job.rows) {
-    Job &at = jobsHere[job.results];
+  uint32_t row = verified[job.piece].nextRow, added = 0;
+  job.results = 0;
+  // (In an earlier slice no draft was right, or the path goes on in a later one.)
+  auto here = [&] { return row >= job.firstRow && row - job.firstRow < job.rows; };
+  while (here()) {
+    Job &at = jobsHere[row - job.firstRow];
     at.status = sampler.sample({at.row, artifact->program().vocabulary}, a.request.sampling, history, at.position + 1,
                                {}, job.choice, at.result);
-    uint32_t row = job.results++;
-    if (!at.status.ok() || row >= job.draftCount || at.result.token != job.drafts[row]) break;
-    if (!a.keepsHistory || job.results == job.rows) continue;
+    job.path[job.results++] = static_cast<uint8_t>(row);
+    int32_t next = at.status.ok() ? piece.next(static_cast<int32_t>(row) - 1, at.result.token) : -1;
+    row = next < 0 ? UINT32_MAX : static_cast<uint32_t>(next) + 1;
+    if (!a.keepsHistory || !here()) continue;
     history.addOutput(at.result.token);
     ++added;
   }
+  job.nextRow = row;
   while (added)
-    history.removeOutput(job.drafts[--added]);
+    history.removeOutput(jobsHere[job.path[--added] - job.firstRow].result.token);
 }
 
 void EngineCore::takeVerified(Job &job, Active &a, Choice &choice) {
   Job *jobsHere = &job;
-  for (uint32_t i = 0; i < job.results; ++i) {
-    takeToken(jobsHere[i], a, choice);
-    ++verified[job.piece];
-    const ChoiceResult &out = choiceResults[jobsHere[i].slot];
-    if (out.ended) {
-      verified[job.piece] = UINT32_MAX; // what was sampled behind the end is nobody's
-      pieceResults[job.piece].choices = std::span(choiceResults).subspan(firstChoice[job.piece], jobsHere[i].slot - firstChoice[job.piece] + 1);
-      return;
-    }
-  }
+  Verified &so = verified[job.piece];
   if (!job.results) return;
-  uint32_t taken = verified[job.piece];
-  pieceResults[job.piece].choices = std::span(choiceResults).subspan(firstChoice[job.piece], taken);
-  // The last result differs from its draft: the rows that follow in other slices are not looked at.
-  bool last = job.results < job.rows || job.draftCount < job.rows || jobsHere[job.results - 1].result.token != job.drafts[job.results - 1];
-  if (last) verified[job.piece] = UINT32_MAX;
+  so.nextRow = job.nextRow;
+  for (uint32_t i = 0; i < job.results; ++i) {
+    Job &at = jobsHere[job.path[i] - job.firstRow];
+    at.slot = firstChoice[job.piece] + so.taken++;
+    takeToken(at, a, choice);
+    if (!choiceResults[at.slot].ended) continue;
+    so.nextRow = UINT32_MAX; // what was sampled behind the end is nobody's
+    break;
+  }
+  pieceResults[job.piece].choices = std::span(choiceResults).subspan(firstChoice[job.piece], so.taken);
+}
+
+/// Of each tree the entries of the path that was right move together.
+Status EngineCore::keepPaths(const StepPlan &plan) {
+  for (size_t i = 0; i < plan.pieces.size(); ++i) {
+    const StepPiece &piece = plan.pieces[i];
+    if (!piece.parents || pieceResults[i].failed) continue;
+    std::array<uint8_t, maxDraftTokens> path;
+    uint32_t count = 0;
+    int32_t at = -1;
+    for (const ChoiceResult &result : pieceResults[i].choices) {
+      if (count == piece.drafts || (at = piece.next(at, result.token)) < 0) break;
+      path[count++] = static_cast<uint8_t>(at);
+    }
+    LATHE_RETURN_IF_ERROR(device->keepPath(piece, std::span(path).first(count), scheduler->kv()));
+  }
+  return Status();
 }
 
 /// Counts the drafts of a step that ran, and lets the drafters learn.
@@ -264,14 +281,19 @@ void EngineCore::countDrafts(const StepPlan &plan) {
     s.emitted += emitted;
     s.drafted[source] += piece.drafts;
     s.accepted[source] += accepted;
+    uint32_t right = 0; // a bit a draft
+    int32_t at = -1;
+    for (uint32_t t = 0; t < accepted && (at = piece.next(at, pieceResults[i].choices[t].token)) >= 0; ++t)
+      right |= 1u << at;
     for (uint32_t d = 0; d < piece.drafts; ++d) {
-      ++s.draftedAt[d];
-      s.acceptedAt[d] += d < accepted;
+      uint32_t place = piece.depth(static_cast<int32_t>(d)) - 1;
+      ++s.draftedAt[place];
+      s.acceptedAt[place] += right >> d & 1;
     }
     a->usage.draftedTokens += piece.drafts;
     a->usage.acceptedTokens += accepted;
     // An end in the middle says nothing of the drafts behind it.
-    if (drafter && !pieceResults[i].choices.back().ended) drafter->verified(piece.drafts, accepted);
+    if (drafter && !pieceResults[i].choices.back().ended) drafter->verified(piece.drafts, right);
   }
 }
 
@@ -341,7 +363,9 @@ void EngineCore::takeToken(Job &job, Active &a, Choice &choice) {
   if (a.speculate == Speculation::off) return;
   if (!choice.drafter) {
     uint32_t fresh = std::min(a.request.maxTokens, limit.contextTokens);
-    choice.drafter = std::make_unique<Drafter>(a.speculate, a.request.prompt, fresh, sharedDrafts,
+    // Kernels of older artifacts know chains only.
+    bool chain = a.speculate == Speculation::suffixTree && !knowsTrees(artifact->program());
+    choice.drafter = std::make_unique<Drafter>(chain ? Speculation::suffix : a.speculate, a.request.prompt, fresh, sharedDrafts,
                                                sharedDrafts.suffixesOf(a.request.tenant, a.request.cacheSalt));
     drafting.push_back({&a, job.choice});
   }

@@ -51,7 +51,7 @@ Result<std::unique_ptr<StepDevice>> StepDevice::create(std::shared_ptr<LoadedArt
         bytes += d->program().launches[bucket.firstLaunch + i].weightBytes;
       d->perBucket[static_cast<int>(entryKind(entry.name))].push_back({bucket.maxRows, bytes});
     }
-  for (auto *list : {&d->token, &d->position, &d->slot, &d->sequence})
+  for (auto *list : {&d->token, &d->position, &d->slot, &d->sequence, &d->parent})
     list->resize(stepTokens);
   return d;
 }
@@ -100,14 +100,34 @@ Status StepDevice::run(const StepPlan &plan, const KVCache &kv) {
   if (plan.rows > token.size())
     return makeError(StatusCode::internal, "expected a plan of at most %zu rows, found %u", token.size(), plan.rows);
   uint32_t row = 0;
-  for (const StepPiece &piece : plan.pieces)
+  bool trees = false;
+  for (const StepPiece &piece : plan.pieces) {
+    uint32_t known = piece.tokens - piece.drafts;
+    trees |= piece.parents != nullptr;
     for (uint32_t i = 0; i < piece.tokens; ++i, ++row) {
       token[row] = piece.ids[i];
-      position[row] = slot[row] = static_cast<int32_t>(piece.first + i);
+      slot[row] = static_cast<int32_t>(piece.first + i);
+      position[row] = static_cast<int32_t>(piece.first + (piece.parents ? piece.place(i) : i));
       sequence[row] = static_cast<int32_t>(piece.row);
+      parent[row] = -1;
+      if (piece.parents && i >= known) parent[row] = static_cast<int32_t>(row - i + known - 1) + 1 + piece.parents[i - known];
     }
+  }
   step = stepOf(row, kv.tables(), kv.strides(), kv.sequences());
+  if (trees) step.parent = parent.data();
   return runEntry(EntryKind::step, step);
+}
+
+Status StepDevice::keepPath(const StepPiece &piece, std::span<const uint8_t> path, const KVCache &kv) {
+  uint32_t first = piece.first + piece.tokens - piece.drafts;
+  for (uint32_t i = 0; i < path.size(); ++i)
+    for (uint32_t g = 0; g < kv.groups() && path[i] != i; ++g) {
+      uint32_t page = program().kvGroups[g].pageTokens, from = first + path[i], to = first + i;
+      const int32_t *table = kv.tables()[g] + uint64_t(piece.row) * kv.strides()[g];
+      LATHE_RETURN_IF_ERROR(device->copyEntry(g, static_cast<uint32_t>(table[from / page]), from % page,
+                                              static_cast<uint32_t>(table[to / page]), to % page));
+    }
+  return Status();
 }
 
 Result<uint32_t> StepDevice::results(EntryKind kind, std::span<const int32_t> rows, size_t first) {

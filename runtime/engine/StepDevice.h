@@ -44,6 +44,9 @@ public:
   Status transfer(const StepPlan &plan, KVCache &kv, bool poison);
   /// Runs the rows of |plan| through the entry "step".
   Status run(const StepPlan &plan, const KVCache &kv);
+  /// Moves the KV entries of the drafts of |piece| that were right (ascending indexes of drafts in a tree) together, behind the token
+  /// before them all.
+  Status keepPath(const StepPiece &piece, std::span<const uint8_t> path, const KVCache &kv);
   /// Computes results of some of |rows| of the last step, from |rows|[first] on: logits (EntryKind::head) or the normed
   /// hidden states (EntryKind::embed), at most 16 MB at once. Returns how many; result(kind, i) is that of rows[first +
   /// i].
@@ -73,7 +76,7 @@ private:
   std::unique_ptr<Executable> device;
   SavedBlocks saved;
   std::vector<uint32_t> blocks;
-  std::vector<int32_t> token, position, slot, sequence; ///< rows of the step
+  std::vector<int32_t> token, position, slot, sequence, parent; ///< rows of the step
   LatheStep step{};                                     ///< the last one
   struct BucketBytes {
     uint32_t maxRows;

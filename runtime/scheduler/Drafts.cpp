@@ -34,20 +34,27 @@ uint32_t SchedulerImpl::draftRoom(RequestId id, uint32_t choice) const {
 }
 
 void SchedulerImpl::propose(RequestId id, uint32_t choice, std::span<const int32_t> tokens,
-                            std::span<const float> chances) {
+                            std::span<const float> chances, std::span<const int8_t> parents) {
   auto count =
       std::min({static_cast<uint32_t>(tokens.size()), static_cast<uint32_t>(chances.size()), draftRoom(id, choice)});
+  bool tree = !parents.empty();
+  for (uint32_t i = 0; tree && i < count; ++i) // what follows no earlier draft is cut
+    if (i >= parents.size() || parents[i] < -1 || parents[i] >= static_cast<int32_t>(i)) count = i;
   if (!count) return;
   if (trace) {
     trace.line('D').number(id).number(choice).number(count);
     for (uint32_t i = 0; i < count; ++i)
       trace.integer(tokens[i]).number(std::bit_cast<uint32_t>(chances[i]));
+    for (uint32_t i = 0; tree && i < count; ++i)
+      trace.integer(parents[i]);
     trace.end();
   }
   uint32_t index = rowOf(id, choice);
   Row &row = rows[index];
   proposals += !row.drafts;
   row.drafts = count;
+  row.draftTree = tree;
+  if (tree) std::copy_n(parents.begin(), count, draftParents.get() + uint64_t(index) * maxDraftTokens);
   std::copy_n(tokens.begin(), count, tokensOf(index) + row.known);
   float *chance = draftChances.get() + uint64_t(index) * maxDraftTokens;
   for (uint32_t i = 0; i < count; ++i) // never rising, and NaN counts as hopeless
@@ -84,6 +91,7 @@ bool SchedulerImpl::addDrafts(uint32_t index, uint32_t count) {
   piece.tokens = 1 + count;
   piece.drafts = count;
   piece.resultFrom = 0;
+  piece.parents = row.draftTree ? draftParents.get() + uint64_t(index) * maxDraftTokens : nullptr;
   current.rows += count;
   budget -= count;
   return true;
@@ -121,7 +129,8 @@ void SchedulerImpl::planDrafts() {
     double rate = (base + gain) / options.cost.seconds(current.rows + static_cast<uint32_t>(i) + 1);
     if (rate > best) best = rate, taken = i + 1;
   }
-  // Chances of a row never rise, so what is taken of it are its first drafts.
+  // Chances of a row never rise, so what is taken of it are its first drafts: of a tree its best nodes, and with each those that
+  // lead to it.
   for (size_t i = 0; i < taken; ++i)
     rows[draftRows[i].row].drafts = std::max(rows[draftRows[i].row].drafts, draftRows[i].depth);
   for (uint32_t index : active) {

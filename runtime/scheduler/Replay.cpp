@@ -190,8 +190,13 @@ private:
         tokens[i] = f.number<int32_t>();
         chances[i] = std::bit_cast<float>(f.number<uint32_t>());
       }
+      std::array<int8_t, maxDraftTokens> parents{};
+      bool tree = f.left() > 0;
+      for (uint64_t i = 0; tree && i < count; ++i)
+        parents[i] = f.number<int8_t>();
       if (!f.ok()) return malformed(line);
-      scheduler->propose(id, choice, std::span(tokens).first(count), std::span(chances).first(count));
+      scheduler->propose(id, choice, std::span(tokens).first(count), std::span(chances).first(count),
+                         std::span(parents).first(tree ? count : 0));
       return Status();
     }
     if (kind == 'P' || kind == 'R' || kind == 'X') {

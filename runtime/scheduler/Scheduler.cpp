@@ -66,6 +66,7 @@ SchedulerImpl::SchedulerImpl(const Program &program, std::span<const uint32_t> b
     list->reserve(options.maxSequences);
   draftRows.reserve(uint64_t(options.maxSequences) * maxDraftTokens);
   draftChances.reset(new float[uint64_t(options.maxSequences) * maxDraftTokens]);
+  draftParents.reset(new int8_t[uint64_t(options.maxSequences) * maxDraftTokens]);
   outstanding.resize(cache.groups());
   current.pieces.reserve(options.maxSequences);
   current.copies.reserve(uint64_t(options.maxSequences) * cache.groups());
@@ -382,8 +383,11 @@ std::span<const PlannedEnd> SchedulerImpl::commit(double now, double seconds, st
     static const PieceResult failedResult{{}, true};
     const PieceResult &result = i < results.size() ? results[i] : failedResult;
     auto taken = static_cast<uint32_t>(std::min<size_t>(result.choices.size(), piece.tokens));
+    int32_t at = -1;
     for (uint32_t t = 1; piece.drafts && t < taken; ++t)
-      if (result.choices[t - 1].token != piece.ids[t]) taken = t; // a draft that was not taken is not right
+      if ((at = piece.next(at, result.choices[t - 1].token)) < 0) taken = t; // a draft that was not taken is not right
+    for (uint32_t t = 1; piece.parents && t < taken; ++t) // the path of a tree, as a chain
+      tokensOf(piece.row)[before + t] = result.choices[t - 1].token;
     row.computed += piece.drafts ? std::max(1u, taken) : piece.tokens;
     if (piece.drafts) cache.truncate(piece.row, row.computed); // before anything is published
     counters.promptRows += std::min(row.computed, prompt) - std::min(before, prompt);

@@ -112,10 +112,11 @@ public:
   virtual bool cancelChoice(double now, RequestId id, uint32_t choice, EndReason reason) = 0;
 
   /// Draft tokens that may be verified in the next step, behind the last token of a running choice, and of each the
-  /// chance that it and all before it are right. The plan takes as many as pay for their rows (docs/speculation.md), if any; without
+  /// chance that it and all that lead to it are right, never rising. Without |parents| they are a chain; with them a tree, each
+  /// the index of an earlier token or -1. The plan takes as many as pay for their rows (docs/speculation.md), if any; without
   /// a plan that takes them they are forgotten. Ignored when draftRoom() is 0; beyond it they are cut.
   virtual void propose(RequestId id, uint32_t choice, std::span<const int32_t> tokens,
-                       std::span<const float> chances) = 0;
+                       std::span<const float> chances, std::span<const int8_t> parents = {}) = 0;
   /// Drafts that propose() takes at most: 0 unless the choice decodes next and lacks nothing but its next token.
   virtual uint32_t draftRoom(RequestId id, uint32_t choice) const = 0;
   /// The choice's row in the block tables, under the same condition; UINT32_MAX: none.

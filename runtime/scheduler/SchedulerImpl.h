@@ -21,7 +21,7 @@ public:
   Status add(double now, ScheduledRequest request) override;
   bool cancel(double now, RequestId id, EndReason reason) override;
   bool cancelChoice(double now, RequestId id, uint32_t choice, EndReason reason) override;
-  void propose(RequestId id, uint32_t choice, std::span<const int32_t> tokens, std::span<const float> chances) override;
+  void propose(RequestId id, uint32_t choice, std::span<const int32_t> tokens, std::span<const float> chances, std::span<const int8_t> parents) override;
   uint32_t draftRoom(RequestId id, uint32_t choice) const override;
   bool draftsMayPay() const override;
   uint32_t decodingRow(RequestId id, uint32_t choice) const override { return rowOf(id, choice); }
@@ -75,6 +75,7 @@ private:
     uint32_t forks = 0;    ///< sequences that will fork from it, with blocks promised to them
     uint32_t piece = none; ///< in the plan in flight
     uint32_t drafts = 0;   ///< proposed: tokens behind |known| ones
+    bool draftTree = false; ///< they are one
     uint64_t admitted = 0;
     double tag = 0; ///< what the policy orders prompts under way by: lower first
   };
@@ -199,6 +200,7 @@ private:
   };
   std::vector<DraftRow> draftRows;        ///< candidates of the plan
   std::unique_ptr<float[]> draftChances;  ///< [row][maxDraftTokens]
+  std::unique_ptr<int8_t[]> draftParents; ///< [row][maxDraftTokens], of trees
   uint32_t proposals = 0;                 ///< rows with drafts
   uint32_t budget = 0, decoders = 0, rotation = 0;
   double prefillLeft = 0; ///< work (StepCostModel) that prompts may still bring

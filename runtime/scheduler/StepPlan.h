@@ -65,6 +65,28 @@ struct StepPiece {
   bool promptDone = false; ///< the last row is the prompt's last token, computed for the first time
   Reason reason = Reason::decode;
   const int32_t *ids = nullptr; ///< [tokens] valid until commit() or rollback()
+  /// [drafts] of a tree: which draft each goes on from, an earlier one or -1, the token before them all. Null: a chain.
+  const int8_t *parents = nullptr;
+
+  int32_t parentOf(int32_t draft) const { return parents ? parents[draft] : draft - 1; }
+  /// The draft behind draft |at| (-1: the token before them all) that is |token|, or -1.
+  int32_t next(int32_t at, int32_t token) const {
+    for (int32_t d = at + 1; d < static_cast<int32_t>(drafts); ++d)
+      if (parentOf(d) == at && ids[tokens - drafts + static_cast<uint32_t>(d)] == token) return d;
+    return -1;
+  }
+  /// How many drafts lead to draft |draft|, itself included.
+  uint32_t depth(int32_t draft) const {
+    uint32_t count = 0;
+    for (; draft >= 0; draft = parentOf(draft))
+      ++count;
+    return count;
+  }
+  /// The place of token |index| behind |first|: not its index if it is a draft in a tree.
+  uint32_t place(uint32_t index) const {
+    uint32_t known = tokens - drafts;
+    return index < known ? index : known - 1 + depth(static_cast<int32_t>(index - known));
+  }
 };
 
 struct PlannedAdmission {

@@ -8,15 +8,16 @@ namespace lathe::runtime {
 // The base counts as so many observations; more than so many own ones are halved.
 static constexpr float baseWeight = 4, mostSeen = 32;
 
-DraftKind draftKind(DraftSource source, uint32_t matched, float share, uint32_t position) {
+DraftKind draftKind(DraftSource source, uint32_t matched, float share, uint32_t position, bool other) {
   uint32_t length = matched < 4 ? 0 : matched < 8 ? 1 : matched < 16 ? 2 : 3;
   uint32_t sure = share < 0.5f ? 0 : share < 0.9f ? 1 : 2;
   uint32_t place = position == 0 ? 0 : position < 3 ? 1 : 2;
-  return static_cast<DraftKind>(((static_cast<uint32_t>(source) * 4 + length) * 3 + sure) * 3 + place);
+  return static_cast<DraftKind>((((other ? draftSources : static_cast<uint32_t>(source)) * 4 + length) * 3 + sure) * 3 + place);
 }
 
 float AcceptanceModel::assumed(DraftKind kind) {
   static constexpr float byLength[] = {0.4f, 0.6f, 0.8f, 0.9f}, bySure[] = {0.5f, 0.8f, 1.0f};
+  if (kind / 36 == draftSources) return 0.15f;
   return byLength[kind / 9 % 4] * bySure[kind / 3 % 3];
 }
 

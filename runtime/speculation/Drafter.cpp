@@ -14,6 +14,8 @@ static constexpr uint32_t indexedAtOnce = 512;
 // A draft ends where it is hardly ever reached.
 static constexpr float leastChance = 0.05f;
 static constexpr uint32_t shortestMatch = 2;
+// Followers of a place that a tree looks at.
+static constexpr uint32_t branches = 3;
 // Drafts not worth their cost until one is tried all the same, and at most.
 static constexpr uint32_t firstProbe = 32, lastProbe = 1024;
 // A program's token counts as one that followed a match of so many tokens.
@@ -57,7 +59,7 @@ std::shared_ptr<SharedSuffixes> SharedDrafts::suffixesOf(const std::string &tena
 Drafter::Drafter(Speculation method, std::span<const int32_t> prompt, uint32_t fresh, SharedDrafts &shared,
                  std::shared_ptr<SharedSuffixes> tenant)
     : shared(shared), suffixes(std::move(tenant)), promptTokens(static_cast<uint32_t>(prompt.size())),
-      acceptance(&shared.acceptance), probeAfter(firstProbe) {
+      acceptance(&shared.acceptance), probeAfter(firstProbe), trees(method == Speculation::suffixTree) {
   program.probeAfter = firstProbe;
   text.reserve(prompt.size() + fresh);
   text.assign(prompt.begin(), prompt.end());
@@ -67,7 +69,7 @@ Drafter::Drafter(Speculation method, std::span<const int32_t> prompt, uint32_t f
     suffixes = nullptr;
     return;
   }
-  if (method != Speculation::suffix) ngrams.emplace(room);
+  if (method == Speculation::ngram || method == Speculation::automatic) ngrams.emplace(room);
   if (method != Speculation::ngram)
     local.emplace(room);
   else
@@ -98,12 +100,15 @@ void Drafter::index(uint32_t most) {
   }
 }
 
+float Drafter::rateOf(DraftKind kind, bool assumed) const {
+  return std::min(assumed ? AcceptanceModel::assumed(kind) : acceptance.rate(kind), 1.0f);
+}
+
 bool Drafter::append(Draft &to, DraftSource source, int32_t token, uint32_t matched, float share, bool assumed) const {
   uint32_t at = to.count;
   to.source = source;
   to.kind[at] = draftKind(source, matched, share, at);
-  float rate = assumed ? AcceptanceModel::assumed(to.kind[at]) : acceptance.rate(to.kind[at]);
-  to.chance[at] = (at ? to.chance[at - 1] : 1.0f) * std::min(rate, 1.0f);
+  to.chance[at] = (at ? to.chance[at - 1] : 1.0f) * rateOf(to.kind[at], assumed);
   if (to.chance[at] < leastChance) return false;
   to.tokens[at] = token;
   ++to.count;
@@ -141,6 +146,7 @@ bool Drafter::programDeclined(double steps) {
 void Drafter::beginProgram() {
   open = false;
   best.count = 0;
+  best.tree = false;
   program.open = true;
 }
 
@@ -156,6 +162,7 @@ bool Drafter::putProgram(int32_t token, float share, bool assume) {
 void Drafter::keepBetter() {
   if (draft.expected() > best.expected()) best = draft;
   draft.count = 0;
+  draft.tree = false;
 }
 
 void Drafter::repeatNgram(uint32_t most) {
@@ -180,35 +187,79 @@ void Drafter::follow(DraftSource source, const SuffixAutomaton &automaton, Suffi
   keepBetter();
 }
 
+/// The tree of the places that are most probably reached: the likeliest of what may come next, again and again.
+void Drafter::branch(DraftSource source, const SuffixAutomaton &automaton, SuffixAutomaton::Match start, uint32_t most) {
+  struct Candidate {
+    int32_t token;
+    int8_t parent;
+    DraftKind kind;
+    float chance;
+    uint32_t depth;
+    SuffixAutomaton::Match at;
+  };
+  std::array<Candidate, branches *(maxDraftTokens + 1)> open;
+  uint32_t count = 0;
+  auto expand = [&](SuffixAutomaton::Match at, int8_t parent, float chance, uint32_t depth) {
+    std::array<SuffixAutomaton::Next, branches> next;
+    std::array<SuffixAutomaton::Match, branches> behind;
+    uint32_t found = automaton.followers(at, shortestMatch, next, behind);
+    for (uint32_t i = 0; i < found; ++i) {
+      DraftKind kind = draftKind(source, behind[i].length - 1, next[i].share, depth, i > 0);
+      float reached = chance * rateOf(kind, probing);
+      if (reached >= leastChance) open[count++] = {next[i].token, parent, kind, reached, depth, behind[i]};
+    }
+  };
+  expand(start, -1, 1, 0);
+  draft.source = source;
+  draft.tree = true;
+  while (count && draft.count < most) {
+    auto best = std::max_element(open.begin(), open.begin() + count, [](auto &a, auto &b) { return a.chance < b.chance; });
+    Candidate node = *best;
+    *best = open[--count];
+    uint32_t at = draft.count++;
+    draft.tokens[at] = node.token;
+    draft.parent[at] = node.parent;
+    draft.kind[at] = node.kind;
+    draft.chance[at] = node.chance;
+    expand(node.at, static_cast<int8_t>(at), node.chance, node.depth + 1);
+  }
+  keepBetter();
+}
+
 const Draft &Drafter::propose(uint32_t most) {
   if (open && ++unused >= probeAfter) probing = true;
   open = false;
   best.count = draft.count = 0;
+  best.tree = false;
   index(indexedAtOnce);
   most = std::min(most, probing ? 2 : maxDraftTokens);
   if (indexed < text.size() || !most || (!ngrams && !local)) return best;
   if (ngrams) repeatNgram(most);
-  if (local && !local->full()) follow(DraftSource::suffix, *local, local->repeated(last), most);
+  auto look = trees ? &Drafter::branch : &Drafter::follow;
+  if (local && !local->full()) (this->*look)(DraftSource::suffix, *local, local->repeated(last), most);
   for (uint32_t g = 0; suffixes && g < 2; ++g)
     if (suffixes->generation(g) && number[g] == suffixes->number(g))
-      follow(DraftSource::shared, *suffixes->generation(g), match[g], most);
+      (this->*look)(DraftSource::shared, *suffixes->generation(g), match[g], most);
   open = best.count > 0;
   return best;
 }
 
-void Drafter::verified(uint32_t drafted, uint32_t accepted) {
+void Drafter::verified(uint32_t drafted, uint32_t right) {
   open = program.open = false;
   unused = program.ignored = 0;
   drafted = std::min(drafted, best.count);
-  for (uint32_t i = 0; i < drafted && i <= accepted; ++i)
+  for (uint32_t i = 0; i < drafted; ++i) {
+    int32_t parent = best.tree ? best.parent[i] : static_cast<int32_t>(i) - 1;
+    if (parent >= 0 && !(right >> parent & 1)) continue; // nobody knows
     for (AcceptanceModel *model : {&acceptance, &shared.acceptance}) {
-      model->observe(best.kind[i], i < accepted);
-      if (best.source == DraftSource::program) model->observe(anyOfProgram(i), i < accepted);
+      model->observe(best.kind[i], right >> i & 1);
+      if (best.source == DraftSource::program) model->observe(anyOfProgram(i), right >> i & 1);
     }
+  }
   // Text that cannot be guessed is asked less and less often.
   if (std::exchange(program.probing, false))
-    program.probeAfter = accepted ? firstProbe : std::min(2 * program.probeAfter, lastProbe);
-  if (probing) probeAfter = accepted ? firstProbe : std::min(2 * probeAfter, lastProbe);
+    program.probeAfter = right ? firstProbe : std::min(2 * program.probeAfter, lastProbe);
+  if (probing) probeAfter = right ? firstProbe : std::min(2 * probeAfter, lastProbe);
   probing = false;
 }
 

@@ -22,7 +22,10 @@ struct Draft {
   uint32_t count = 0;
   DraftSource source = DraftSource::ngram;
   std::array<int32_t, maxDraftTokens> tokens{};
-  std::array<float, maxDraftTokens> chance{};   ///< that this token and all before it are accepted; never rises
+  std::array<float, maxDraftTokens> chance{};   ///< that this token and all that lead to it are accepted; never rises
+  bool tree = false;                            ///< |parent| says what leads to a token; else all before it
+  std::array<int8_t, maxDraftTokens> parent{};  ///< an earlier token, or -1: the text itself
+  std::span<const int8_t> parents() const { return std::span(parent).first(tree ? count : 0); }
   std::array<DraftKind, maxDraftTokens> kind{}; ///< of the estimate
   float expected() const {
     float sum = 0;
@@ -78,9 +81,9 @@ public:
   /// At most |most| tokens for the positions behind the last one pushed; valid until the next call. A long prompt
   /// is indexed by and by: until then there are no drafts.
   const Draft &propose(uint32_t most);
-  /// The first |drafted| tokens of the last proposal were verified and |accepted| of them were right. Without this call
-  /// the next propose() takes it that the proposal was not worth its cost.
-  void verified(uint32_t drafted, uint32_t accepted);
+  /// The first |drafted| tokens of the last proposal were verified; those whose bit in |right| is set were right, with all that
+  /// lead to them. Without this call the next propose() takes it that the proposal was not worth its cost.
+  void verified(uint32_t drafted, uint32_t right);
   DraftSource source() const { return best.source; } ///< of the last proposal
   std::span<const int32_t> tokens() const { return text; } ///< prompt and answer so far
 
@@ -104,6 +107,8 @@ public:
 private:
   void index(uint32_t most);
   void follow(DraftSource source, const SuffixAutomaton &automaton, SuffixAutomaton::Match match, uint32_t most);
+  void branch(DraftSource source, const SuffixAutomaton &automaton, SuffixAutomaton::Match match, uint32_t most);
+  float rateOf(DraftKind kind, bool assumed) const;
   void repeatNgram(uint32_t most);
   bool put(DraftSource source, int32_t token, uint32_t matched, float share);
   bool append(Draft &to, DraftSource source, int32_t token, uint32_t matched, float share, bool assumed) const;
@@ -121,7 +126,7 @@ private:
   AcceptanceModel acceptance;
   Draft draft, best;
   uint32_t unused = 0, probeAfter;
-  bool open = false, probing = false;
+  bool open = false, probing = false, trees = false;
   struct {
     uint32_t declined = 0, probeAfter, ignored = 0, pause = 0;
     bool open = false, probing = false;

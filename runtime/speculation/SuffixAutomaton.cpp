@@ -146,6 +146,31 @@ SuffixAutomaton::Next SuffixAutomaton::follow(Match &match, uint32_t shortest) c
   return {};
 }
 
+uint32_t SuffixAutomaton::followers(Match match, uint32_t shortest, std::span<Next> out, std::span<Match> behind) const {
+  if (!capacity) return 0;
+  normalise(match);
+  for (; match.state != root && match.length >= shortest; match.state = nodes[match.state].link, match.length = nodes[match.state].length) {
+    uint64_t all = 0;
+    uint32_t count = 0;
+    for (uint32_t e = nodes[match.state].firstEdge; e; e = edges[e - 1].next) {
+      const Edge &edge = edges[e - 1];
+      auto here = static_cast<float>(nodes[edge.target].count);
+      all += nodes[edge.target].count;
+      uint32_t at = count;
+      for (; at > 0 && (out[at - 1].share < here || (out[at - 1].share == here && out[at - 1].token > edge.token)); --at)
+        if (at < out.size()) out[at] = out[at - 1], behind[at] = behind[at - 1];
+      if (at >= out.size()) continue;
+      out[at] = {edge.token, here};
+      behind[at] = {edge.target, match.length + 1};
+      count = std::min(count + 1, static_cast<uint32_t>(out.size()));
+    }
+    for (uint32_t i = 0; all && i < count; ++i)
+      out[i].share /= static_cast<float>(all);
+    if (all && count) return count;
+  }
+  return 0;
+}
+
 uint32_t SuffixAutomaton::occurrences(Match match) const {
   if (!capacity) return 0;
   normalise(match);

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <span>
 
 namespace lathe::runtime {
 
@@ -48,6 +49,9 @@ public:
   /// What mostly followed |match|, the lowest token of equals; |match| moves on to it. When nothing did, shorter
   /// suffixes are tried, down to |shortest| tokens.
   Next follow(Match &match, uint32_t shortest) const;
+  /// The tokens that followed |match| most often, as follow() finds the first: as many as there are, at most |out|.size(), and
+  /// where |match| is behind each. Returns how many.
+  uint32_t followers(Match match, uint32_t shortest, std::span<Next> out, std::span<Match> behind) const;
   /// Places where |match| ends. (Of substrings that occur in more than 64 classes of contexts it may be too small.)
   uint32_t occurrences(Match match) const;
 

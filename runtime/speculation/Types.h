@@ -17,9 +17,10 @@ enum class Speculation : uint8_t {
   draft,     ///< the artifact's draft program
   ngram,     ///< what followed the last occurrence of the last 2 to 5 tokens (prompt lookup)
   suffix,    ///< what mostly followed the longest suffix that the sequence or its tenant has seen before
+  suffixTree, ///< the same, as a tree: also what followed less often
 };
 const char *toString(Speculation method);
-/// "off", "auto", "draft", "ngram" or "suffix". Error: invalidArgument, naming them.
+/// "off", "auto", "draft", "ngram", "suffix" or "suffix-tree". Error: invalidArgument, naming them.
 Result<Speculation> parseSpeculation(std::string_view name);
 
 /// Draft tokens of one sequence in one step at most.

@@ -10,9 +10,9 @@ say() { printf '\n== %s\n' "$*" >&2; }
 fail() { echo "error: $*" >&2; exit 1; }
 mkdir -p "$WORK"
 
-declare -A drafts=([auto]=0 [ngram]=0 [suffix]=0)
+declare -A drafts=([auto]=0 [ngram]=0 [suffix]=0 [suffix-tree]=0)
 declare -A accepted
-METHODS="auto ngram suffix"
+METHODS="auto ngram suffix suffix-tree"
 
 # same FILE RUN-OPTIONS...: the ids of the plain run and of each method, by the single-caller engine and the serving engine.
 same() {

@@ -9,7 +9,7 @@ MODEL=${LATHE_MODEL_DIR:-$BUILD/demo}/SmolLM2-135M-Instruct.Q4_1.gguf
 mkdir -p "$WORK"
 [ -n "${LATHE_BUILD:-}" ] || build build lathe lathe-compiler EngineFuzz
 "$BUILD/bin/lathe" compile "$MODEL" -o "$WORK/smollm2.lathe" --target native --quiet
-for method in ngram suffix auto; do
+for method in ngram suffix suffix-tree auto; do
   say "speculation: $method, 200 prompts of 128 new tokens"
   "$BUILD/bin/lathe" bench "$WORK/smollm2.lathe" --speculate $method -p 24 -n 128 -r 1 -b 1,16,200 --ctx 256
 done

@@ -138,7 +138,7 @@ Result<int> benchCommand(const Args &args) {
   o.heading("Speculation: plain and speculated answers in turns, which must be the same");
   SpeculationBench s;
   std::optional<double> acceptance;
-  o.text("--speculate", "M", "auto, draft, ngram, suffix, or synthetic: drafts of a given quality", s.method);
+  o.text("--speculate", "M", "auto, draft, ngram, suffix, suffix-tree, or synthetic: drafts of a given quality", s.method);
   o.text("--prompt-file", "FILE", "the prompt's text (default: pseudo-random tokens)", s.promptFile);
   o.real("--acceptance", "P", "synthetic: share of the draft tokens that are right (default 0.7)", acceptance, 0, 1);
   o.number("--drafts", "N", "synthetic: tokens of a draft (default 4)", s.drafts, 1, maxDraftTokens);

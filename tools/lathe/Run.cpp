@@ -37,7 +37,7 @@ Options declare(RunFlags &f) {
   o.texts("--stop", "TEXT", "end when the answer contains TEXT; may be given several times", f.stops);
   o.flag("--ignore-eos", "go on after the model's end token", f.ignoreEnd);
   o.flag("--parse-special", "control tokens written in the prompt become tokens", f.parseSpecial);
-  o.text("--speculate", "M", "who drafts tokens: off, auto, draft (the artifact's draft program), ngram or suffix; changes no token (default: off)", f.speculate);
+  o.text("--speculate", "M", "who drafts tokens: off, auto, draft (the artifact's draft program), ngram, suffix or suffix-tree; changes no token (default: off)", f.speculate);
   o.heading("Sampling");
   f.sampling.declare(o);
   o.heading("Output");

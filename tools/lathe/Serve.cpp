@@ -51,7 +51,7 @@ Options declare(ServeFlags &f) {
   o.text("--preemption", "P", "what a stopped request costs later: auto, recompute or save (default: auto)", f.preemption);
   o.real("--itl", "MS", "time between tokens that prompts may not exceed (default: one prompt at most doubles it)", f.itl, 0, 1e6);
   o.flag("--no-prefix-cache", "compute every prompt anew", f.noPrefixCache);
-  o.text("--speculate", "M", "who drafts tokens: off, auto, draft (the artifact's draft program), ngram or suffix; changes no token (default: off)", f.speculate);
+  o.text("--speculate", "M", "who drafts tokens: off, auto, draft (the artifact's draft program), ngram, suffix or suffix-tree; changes no token (default: off)", f.speculate);
   o.text("--pooling", "P", "of /v1/embeddings: last or mean (default: last)", f.pooling);
   o.text("--generation-config", "G", "defaults for sampling: auto (the model's own) or none (default: auto)", f.generation);
   o.text("--trace", "FILE", "write the scheduler's decisions, for 'lathe replay'", f.trace);

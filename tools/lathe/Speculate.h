@@ -37,7 +37,7 @@ private:
 };
 
 struct SpeculationBench {
-  std::string method;      ///< auto, draft, ngram, suffix, or synthetic
+  std::string method;      ///< auto, draft, ngram, suffix, suffix-tree, or synthetic
   std::string promptFile;  ///< empty: pseudo-random tokens
   double acceptance = 0.7; ///< of synthetic drafts
   uint64_t drafts = 4;     ///< synthetic: tokens a draft

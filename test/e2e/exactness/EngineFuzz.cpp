@@ -21,6 +21,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <utility>
 
 using namespace lathe;
 using namespace lathe::runtime;
@@ -246,7 +247,7 @@ public:
                                          SchedulingPolicy::deadline};
     o.policy = policies[rng() % 4];
     o.prefixCache = !chance(rng, 25);
-    o.speculate = chance(rng, 50) ? Speculation::off : chance(rng, 50) ? Speculation::automatic : chance(rng, 50) ? Speculation::ngram : Speculation::suffix;
+    o.speculate = chance(rng, 50) ? Speculation::off : chance(rng, 50) ? Speculation::automatic : chance(rng, 50) ? Speculation::ngram : chance(rng, 50) ? Speculation::suffix : Speculation::suffixTree;
     if (program.draftMaxSeq && chance(rng, 70)) o.speculate = Speculation::draft;
     o.itlTarget = chance(rng, 50) ? 0 : 1e-3 * pick(rng, 1, 40);
     o.maxQueued = 1000;
@@ -277,6 +278,15 @@ public:
         const auto &want = ears[id - 1]->entry.answers[choice].tokens;
         int wrongAt = pick(rng, 0, 9);
         draft.count = uint32_t(pick(rng, 0, int(most)));
+        draft.tree = chance(rng, 50);
+        int8_t right = -1;
+        for (uint32_t i = 0, k = seen; draft.tree && i < draft.count; ++i) { // the answer is one path of several
+          bool follows = chance(rng, 60) && k < want.size();
+          draft.tokens[i] = follows ? want[k++].token : int32_t(rng() % artifact->program().vocabulary);
+          draft.parent[i] = follows ? std::exchange(right, int8_t(i)) : int8_t(pick(rng, -1, int(i) - 1));
+          draft.chance[i] = 1.0f;
+        }
+        if (draft.tree) return;
         for (uint32_t i = 0; i < draft.count; ++i) {
           bool right = int(i) != wrongAt && seen + i < want.size();
           draft.tokens[i] = right ? want[seen + i].token : int32_t(rng() % artifact->program().vocabulary);
@@ -335,7 +345,7 @@ public:
     uint64_t drafted = 0, accepted = 0;
     for (uint32_t i = 0; i < maxDraftTokens; ++i) {
       drafted += s.draftedAt[i], accepted += s.acceptedAt[i];
-      if (s.acceptedAt[i] > s.draftedAt[i] || (i && s.draftedAt[i] > s.draftedAt[i - 1])) return "more drafts accepted than drafted at " + std::to_string(i);
+      if (s.acceptedAt[i] > s.draftedAt[i] || (i && s.acceptedAt[i] > s.acceptedAt[i - 1])) return "more drafts accepted than drafted, or than before, at " + std::to_string(i);
     }
     if (drafted != s.draftedAll() || accepted != s.acceptedAll() || s.emitted != accepted + s.rounds) return "the counters of speculation disagree";
     totals.draftedByProgram += s.drafted[size_t(DraftSource::program)];

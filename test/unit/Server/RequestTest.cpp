@@ -161,7 +161,7 @@ TEST(RequestTest, WrongValues) {
   refused(chat("\"cache_salt\":\"" + std::string(257, 'x') + "\""), "cache_salt",
           "cache_salt: expected at most 256 bytes, found 257");
   refused(completion(R"("speculate":"medusa")"), "speculate",
-          "speculate: expected off, auto, draft, ngram or suffix, found 'medusa'");
+          "speculate: expected off, auto, draft, ngram, suffix or suffix-tree, found 'medusa'");
 }
 
 TEST(RequestTest, NeutralValuesPassAndOthersAreNamed) {

@@ -6,6 +6,7 @@
 #include "EngineTesting.h"
 #include "FaultyDevice.h"
 #include <random>
+#include <utility>
 
 using namespace lathe;
 using namespace lathe::runtime;
@@ -53,6 +54,25 @@ protected:
         if (wrongEvery && rng() % wrongEvery == 0) token = (token + 1) % toyVocabulary;
         draft.tokens[i] = token;
         draft.chance[i] = 1;
+      }
+    };
+  }
+  /// Drafts trees in which the truth is one path of several.
+  void draftTrees() {
+    core->onDraft = [this](RequestId id, uint32_t choice, uint32_t seen, uint32_t most, Draft &draft) {
+      const auto &want = truth[id][choice];
+      draft.tree = true;
+      draft.count = std::min<uint32_t>(most, 1 + static_cast<uint32_t>(rng() % maxDraftTokens));
+      int8_t right = -1;
+      for (uint32_t i = 0, k = seen; i < draft.count; ++i) {
+        draft.chance[i] = 1;
+        if (rng() % 2 && k < want.size()) {
+          draft.tokens[i] = want[k++].token;
+          draft.parent[i] = std::exchange(right, static_cast<int8_t>(i));
+        } else {
+          draft.tokens[i] = static_cast<int32_t>(rng() % toyVocabulary);
+          draft.parent[i] = static_cast<int8_t>(static_cast<int32_t>(rng() % (i + 1)) - 1);
+        }
       }
     };
   }
@@ -274,6 +294,29 @@ TEST_F(SpeculationTest, AStopTokenAmongTheDraftsEndsTheAnswer) {
   EXPECT_EQ(ear->choices[0].tokens.size(), end);
   EXPECT_EQ(ear->choices[0].stopToken, r.stopTokens[0]);
   EXPECT_EQ(ear->choices[0].reason, EndReason::stop);
+}
+
+TEST_F(SpeculationTest, TreesGiveTheTokensOfThePlainRun) {
+  for (unsigned threads : {1u, 3u}) {
+    ToyOptions toy;
+    toy.maxOutRows = threads == 1 ? 3 : 8; // a round's results may be cut into slices
+    make({.threads = threads, .maxSequences = 6, .kvTokens = 420, .stepTokens = 40}, nullptr, toy);
+    draftTrees();
+    std::vector<Request> requests;
+    std::vector<std::shared_ptr<Recorder>> ears;
+    for (int i = 0; i < 24; ++i) {
+      requests.push_back(sampled(i, static_cast<uint32_t>(1 + i * 5 % 60)));
+      ears.push_back(add(requests.back()));
+      if (i % 3 == 0) core->step();
+    }
+    run();
+    for (size_t i = 0; i < requests.size(); ++i)
+      EXPECT_TRUE(sameSamples(ears[i]->choices[0].tokens, aloneSamples(requests[i]))) << i;
+    const SpeculationStats &s = core->stats().speculation;
+    EXPECT_GT(s.acceptedAll(), 100u);
+    EXPECT_GT(s.draftedAll(), s.acceptedAll());
+    reconcile(s);
+  }
 }
 
 TEST_F(SpeculationTest, PreemptionAndAbortInTheMiddle) {

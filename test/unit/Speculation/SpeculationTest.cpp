@@ -156,7 +156,8 @@ TEST(AcceptanceModel, LearnsAndForgets) {
     for (uint32_t length : {2, 4, 8, 16})
       for (float share : {0.1f, 0.6f, 1.0f})
         for (uint32_t at : {0, 1, 3})
-          kinds.insert(draftKind(static_cast<DraftSource>(s), length, share, at));
+          for (bool other : {false, true})
+            kinds.insert(draftKind(static_cast<DraftSource>(s), length, share, at, other));
   EXPECT_EQ(kinds.size(), draftKinds);
   EXPECT_LT(*kinds.rbegin(), draftKinds);
 }
@@ -171,7 +172,7 @@ TEST(Drafter, RepeatsWhatWasSaid) {
     EXPECT_EQ(Tokens(draft.tokens.begin(), draft.tokens.begin() + 4), (Tokens{4, 5, 6, 7}));
     for (uint32_t i = 1; i < 4; ++i)
       EXPECT_LE(draft.chance[i], draft.chance[i - 1]);
-    drafter.verified(4, 4);
+    drafter.verified(4, 0xf);
     for (int32_t t : {4, 5, 6, 7})
       drafter.push(t);
     EXPECT_EQ(drafter.propose(1).tokens[0], 8);
@@ -182,12 +183,48 @@ TEST(Drafter, RepeatsWhatWasSaid) {
   }
 }
 
+TEST(Drafter, BranchesWhereTheTextDid) {
+  // Behind 1 2: 3 5 twice, 4 6 twice.
+  Tokens prompt = {1, 2, 3, 5, 90, 1, 2, 4, 6, 91, 1, 2, 3, 5, 92, 1, 2, 4, 6, 93, 1, 2};
+  SharedDrafts shared;
+  Drafter drafter(Speculation::suffixTree, prompt, 20, shared, shared.suffixesOf("", ""));
+  auto check = [](const Draft &draft) {
+    EXPECT_TRUE(draft.tree);
+    std::set<Tokens> paths;
+    for (uint32_t i = 0; i < draft.count; ++i) {
+      EXPECT_LT(draft.parent[i], static_cast<int32_t>(i));
+      if (i) EXPECT_LE(draft.chance[i], draft.chance[i - 1]);
+      Tokens path;
+      for (int32_t at = static_cast<int32_t>(i); at >= 0; at = draft.parent[static_cast<size_t>(at)])
+        path.insert(path.begin(), draft.tokens[static_cast<size_t>(at)]);
+      paths.insert(path);
+    }
+    EXPECT_EQ(paths.size(), draft.count) << "a path twice";
+    return paths;
+  };
+  auto first = check(drafter.propose(8));
+  EXPECT_TRUE(first.count({3}) && first.count({4}));
+  // The second choice is right all the time: its estimate grows, and the tree goes on behind it.
+  for (int i = 0; i < 40; ++i) {
+    const Draft &draft = drafter.propose(8);
+    uint32_t right = 0;
+    for (uint32_t n = 0; n < draft.count; ++n)
+      if (draft.parent[n] < 0 ? draft.tokens[n] == 4 : right >> draft.parent[n] & 1) right |= 1u << n;
+    drafter.verified(draft.count, right);
+  }
+  const Draft &draft = drafter.propose(4);
+  check(draft);
+  ASSERT_GE(draft.count, 2u);
+  EXPECT_EQ(draft.tokens[0], 4);
+  EXPECT_EQ(draft.tokens[1], 6);
+}
+
 TEST(Drafter, GoesRoundInAPeriod) {
   for (Speculation method : {Speculation::ngram, Speculation::suffix}) {
     SharedDrafts shared;
     Drafter drafter(method, Tokens{1, 2, 3, 1, 2, 3, 1, 2}, 20, shared, nullptr);
     for (int i = 0; i < 3; ++i) // a period that goes on is believed in more and more
-      drafter.propose(16), drafter.verified(16, 16);
+      drafter.propose(16), drafter.verified(16, 0xffff);
     const Draft &draft = drafter.propose(8);
     ASSERT_GE(draft.count, 6u) << toString(method);
     for (uint32_t i = 0; i < draft.count; ++i)
@@ -317,6 +354,6 @@ TEST(Speculation, NamesAndErrors) {
     ASSERT_TRUE(method.ok());
     EXPECT_STREQ(toString(*method), name);
   }
-  EXPECT_EQ(parseSpeculation("medium").status().message(), "expected off, auto, draft, ngram or suffix, found 'medium'");
+  EXPECT_EQ(parseSpeculation("medium").status().message(), "expected off, auto, draft, ngram, suffix or suffix-tree, found 'medium'");
   EXPECT_STREQ(toString(DraftSource::shared), "shared");
 }

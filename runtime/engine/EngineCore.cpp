@@ -80,7 +80,12 @@ Status EngineCore::open(std::shared_ptr<LoadedArtifact> loaded, std::shared_ptr<
   limit.stepTokens = std::max(limit.stepTokens, std::min(limit.maxSequences, p.maxRows)); // a token for each sequence
   KVShape shape{limit.maxSequences, limit.contextTokens, o.kvTokens, limit.stepTokens, p.draftMaxSeq > 0};
   uint64_t budget = o.memoryBudget ? o.memoryBudget : availableMemory() / 2;
-  LATHE_RETURN_IF_ERROR(fitBudget(p, budget, shape));
+  uint64_t draftBytes = draftingBytes(speculate, limit.maxSequences, limit.contextTokens);
+  if (budget && draftBytes >= budget)
+    return makeError(StatusCode::resourceExhausted,
+                     "drafting '%s' for %u sequences of %u tokens takes %llu MB: expected a larger memory budget, found %llu MB", toString(speculate),
+                     limit.maxSequences, limit.contextTokens, static_cast<unsigned long long>(draftBytes >> 20), static_cast<unsigned long long>(budget >> 20));
+  LATHE_RETURN_IF_ERROR(fitBudget(p, budget ? budget - draftBytes : 0, shape));
   std::vector<uint32_t> blocks = kvBlocksFor(p, shape);
   ExecutableOptions prepare{o.threads, o.pin, blocks};
   blocks.resize(p.stepGroups()); // the scheduler's
@@ -90,7 +95,7 @@ Status EngineCore::open(std::shared_ptr<LoadedArtifact> loaded, std::shared_ptr<
   if (!onDevice) onDevice = (ownDevice = makeCpuDevice()).get();
   LATHE_ASSIGN_OR_RETURN(device, StepDevice::create(artifact, *onDevice, prepare, limit.stepTokens, o.savedKvBytes));
   limit.threads = device->executable().threads();
-  limit.memoryBytes = device->executable().memoryBytes();
+  limit.memoryBytes = device->executable().memoryBytes() + draftBytes;
   limit.kvTokens = uint64_t(limit.contextTokens) * limit.maxSequences;
   for (size_t g = 0; g < blocks.size(); ++g)
     if (p.kvGroups[g].kind == 0)

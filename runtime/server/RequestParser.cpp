@@ -93,6 +93,16 @@ void readLogprobs(Fields &f, const ApiLimits &limits, ApiRequest &r) {
   if (r.promptLogprobs >= 0 && r.stream) f.fail("prompt_logprobs", "expected 'stream': false with it");
 }
 
+void readSpeculation(Fields &f, ApiRequest &r) {
+  auto method = f.text("speculate", 16);
+  if (!method) return;
+  auto parsed = runtime::parseSpeculation(*method);
+  if (parsed.ok())
+    r.speculate = *parsed;
+  else
+    f.fail("speculate", parsed.status().message());
+}
+
 void readGeneration(Fields &f, const ServedModel &model, const ApiLimits &limits, ApiRequest &r) {
   r.stream = f.boolean("stream", false);
   if (const Json *options = f.find("stream_options")) {
@@ -125,13 +135,7 @@ void readGeneration(Fields &f, const ServedModel &model, const ApiLimits &limits
     r.hasPriority = true;
   }
   if (auto salt = f.text("cache_salt", limits.maxSaltBytes)) r.cacheSalt = *salt;
-  if (auto method = f.text("speculate", 16)) {
-    auto parsed = runtime::parseSpeculation(*method);
-    if (parsed.ok())
-      r.speculate = *parsed;
-    else
-      f.fail("speculate", parsed.status().message());
-  }
+  readSpeculation(f, r);
   checkNeutralFields(f, r.endpoint);
 }
 
@@ -199,6 +203,7 @@ void readEmbeddings(Fields &f, const ServedModel &model, const ApiLimits &limits
     r.hasPriority = true;
   }
   if (auto salt = f.text("cache_salt", limits.maxSaltBytes)) r.cacheSalt = *salt;
+  readSpeculation(f, r); // there is nothing to draft; a client that always sends it is right all the same
   checkNeutralFields(f, r.endpoint);
 }
 

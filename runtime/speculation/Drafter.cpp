@@ -56,6 +56,18 @@ std::shared_ptr<SharedSuffixes> SharedDrafts::suffixesOf(const std::string &tena
   return oldest->suffixes;
 }
 
+uint64_t draftingBytes(Speculation method, uint32_t drafters, uint32_t contextTokens) {
+  if (method == Speculation::off) return 0;
+  uint32_t room = std::min(lookedUp, contextTokens);
+  uint64_t each = uint64_t(contextTokens) * sizeof(int32_t), together = 0;
+  if (method == Speculation::ngram || method == Speculation::automatic) each += NgramIndex::bytesFor(room);
+  if (method != Speculation::ngram && method != Speculation::draft) {
+    each += SuffixAutomaton::bytesFor(room);
+    together = 2 * SharedDrafts::maxTenants * SuffixAutomaton::bytesFor(SharedDrafts::tokensPerGeneration);
+  }
+  return drafters * each + together;
+}
+
 Drafter::Drafter(Speculation method, std::span<const int32_t> prompt, uint32_t fresh, SharedDrafts &shared,
                  std::shared_ptr<SharedSuffixes> tenant)
     : shared(shared), suffixes(std::move(tenant)), promptTokens(static_cast<uint32_t>(prompt.size())),

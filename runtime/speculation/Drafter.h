@@ -68,6 +68,9 @@ private:
   uint64_t uses = 0;
 };
 
+/// Bytes that |drafters| drafters for sequences of at most |contextTokens| tokens and what they share take at most.
+uint64_t draftingBytes(Speculation method, uint32_t drafters, uint32_t contextTokens);
+
 /// Drafts for one sequence. After construction push() and propose() allocate nothing. One thread at a time.
 class Drafter {
 public:

@@ -7,6 +7,10 @@
 
 namespace lathe::runtime {
 
+uint64_t NgramIndex::bytesFor(uint32_t tokens) {
+  return uint64_t(std::bit_ceil(std::clamp(tokens, 64u, 1u << 24))) * (longest - shortest + 1) * sizeof(uint32_t);
+}
+
 NgramIndex::NgramIndex(uint32_t tokens) {
   mask = std::bit_ceil(std::clamp(tokens, 64u, 1u << 24)) - 1;
   for (uint32_t n = shortest; n <= longest; ++n)

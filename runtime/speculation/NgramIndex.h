@@ -20,6 +20,8 @@ public:
   static constexpr uint32_t shortest = 2, longest = 5;
   /// |tokens|: how long the text will be at most.
   explicit NgramIndex(uint32_t tokens);
+  /// Bytes that one for |tokens| tokens takes.
+  static uint64_t bytesFor(uint32_t tokens);
 
   /// Takes token |end| - 1 of |text| in; tokens are taken in order, each once.
   void append(std::span<const int32_t> text, uint32_t end);

@@ -11,6 +11,11 @@ namespace lathe::runtime {
 
 static constexpr uint32_t noLink = UINT32_MAX;
 
+uint64_t SuffixAutomaton::bytesFor(uint32_t room) {
+  room = std::clamp(room, 1u, 1u << 24);
+  return (uint64_t(room) * 2 + 1) * sizeof(Node) + uint64_t(std::bit_ceil(room * 4u + 8)) * sizeof(Edge);
+}
+
 SuffixAutomaton::SuffixAutomaton(uint32_t room) : capacity(std::clamp(room, 1u, 1u << 24)) {
   // 2 states and 3 edges a token, and edges at most three quarters of the table.
   mask = std::bit_ceil(capacity * 4u + 8) - 1;

@@ -21,6 +21,9 @@ public:
   /// Room for |capacity| tokens over all sequences, at most 2^24.
   explicit SuffixAutomaton(uint32_t capacity);
 
+  /// Bytes that one of |capacity| tokens takes at most.
+  static uint64_t bytesFor(uint32_t capacity);
+
   bool full() const { return tokens >= capacity; }
   uint32_t size() const { return tokens; }
   /// Forgets everything.

@@ -4,6 +4,8 @@
 #include "Predict.h"
 #include "Session.h"
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <map>
 
@@ -65,6 +67,39 @@ Result<std::vector<LaunchProfile>> profileSteps(Session &session, const ExplainF
   return engine.executable().profile();
 }
 
+/// What a decoding step costs with |k| drafts of each sequence against one without, and so how many of them must be right: pairs
+/// {k, factor}, of as many k as the program and the context allow.
+Result<std::vector<std::pair<uint32_t, double>>> breakEven(Session &session, const ExplainFlags &f) {
+  Engine &engine = *session.engine;
+  engine.executable().setProfiling(false);
+  RowSink drop = [](size_t, size_t, std::span<const float>) { return Status(); };
+  std::vector<int32_t> ids(f.depth + 16);
+  for (size_t i = 0; i < ids.size(); ++i)
+    ids[i] = static_cast<int32_t>((i * 2654435761u + 17) % engine.program().vocabulary);
+  auto tokens = std::span<const int32_t>(ids);
+  const uint32_t counts[] = {1, 2, 4, 8, 16}; // rows of a sequence
+  std::vector<double> fastest(std::size(counts), INFINITY);
+  for (uint64_t round = 0; round < std::min<uint64_t>(f.repeat, 5) + 1; ++round)
+    for (size_t c = 0; c < std::size(counts); ++c) {
+      if (f.batch * counts[c] > engine.program().maxRows || f.depth + counts[c] > engine.contextTokens()) continue;
+      std::vector<Work> fill, step;
+      for (SequenceId s = 0; s < f.batch; ++s) {
+        if (engine.truncate(s, static_cast<uint32_t>(f.depth)) < f.depth)
+          fill.push_back({s, tokens.subspan(engine.length(s), f.depth - engine.length(s)), OutputRows::none});
+        step.push_back({s, tokens.subspan(f.depth, counts[c]), OutputRows::all});
+      }
+      if (!fill.empty()) LATHE_RETURN_IF_ERROR(engine.forward(fill, nullptr));
+      auto begin = std::chrono::steady_clock::now();
+      LATHE_RETURN_IF_ERROR(engine.forward(step, drop));
+      double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      if (round) fastest[c] = std::min(fastest[c], seconds); // the first round warms up
+    }
+  std::vector<std::pair<uint32_t, double>> points;
+  for (size_t c = 1; c < std::size(counts); ++c)
+    if (fastest[c] < INFINITY) points.emplace_back(counts[c] - 1, fastest[c] / fastest[0]);
+  return points;
+}
+
 } // namespace
 
 Result<int> explainCommand(const Args &args) {
@@ -84,8 +119,15 @@ Result<int> explainCommand(const Args &args) {
   LATHE_ASSIGN_OR_RETURN(bool go, parseOptions(o, args, positional));
   if (!go) return 0;
   LATHE_ASSIGN_OR_RETURN(std::string path, onePositional(positional, "an artifact"));
-  if (!f.engine.context) f.engine.context = f.depth + f.rows;
-  LATHE_ASSIGN_OR_RETURN(Session session, Session::open(path, f.engine, static_cast<uint32_t>(f.batch)));
+  const bool free = !f.engine.context;
+  if (free) f.engine.context = f.depth + std::max<uint64_t>(f.rows, 16); // 16: with 15 drafts, see breakEven()
+  auto opened = Session::open(path, f.engine, static_cast<uint32_t>(f.batch));
+  if (!opened.ok() && free && f.rows < 16) { // the model's context may end there
+    f.engine.context = f.depth + f.rows;
+    opened = Session::open(path, f.engine, static_cast<uint32_t>(f.batch));
+  }
+  LATHE_RETURN_IF_ERROR(opened.status());
+  Session session = *std::move(opened);
   if (artifact::isGpu(session.artifact->variant()))
     return makeError(StatusCode::unsupported, "'explain' compares with limits of the CPU: expected device 'cpu', found '%s'", session.device->name());
   if (session.artifact->graph())
@@ -158,6 +200,19 @@ Result<int> explainCommand(const Args &args) {
                   v.bytes / v.measured / 1e9);
     }
   }
+  LATHE_ASSIGN_OR_RETURN(auto points, breakEven(session, f));
+  if (points.empty()) return 0;
+  if (f.json) {
+    Json row;
+    for (auto [k, factor] : points)
+      row["break_even"].push_back({{"drafts", k}, {"step_factor", factor}, {"accepted_needed", factor - 1}});
+    std::printf("%s\n", dumpLine(row).c_str());
+    return 0;
+  }
+  std::printf("\nspeculation pays (docs/speculation.md) with:");
+  for (auto [k, factor] : points)
+    std::printf(" %u drafts (step x%.2f) %.2f right;", k, factor, factor - 1);
+  std::printf("\n");
   return 0;
 }
 

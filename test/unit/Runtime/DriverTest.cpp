@@ -220,7 +220,15 @@ TEST_F(DriverTest, InspectAndExplain) {
   std::vector<json> rows;
   for (std::string text; std::getline(lines, text);)
     rows.push_back(json::parse(text, nullptr, false));
-  ASSERT_EQ(rows.size(), 7u) << e.err; // six launches and their sum
+  ASSERT_EQ(rows.size(), 8u) << e.err; // six launches, their sum, and when speculation pays
+  const json even = rows.back()["break_even"];
+  ASSERT_EQ(even.size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(even[i]["drafts"], (2 << i) - 1);
+    EXPECT_GT(even[i]["step_factor"].get<double>(), 0);
+    EXPECT_DOUBLE_EQ(even[i]["accepted_needed"].get<double>(), even[i]["step_factor"].get<double>() - 1);
+  }
+  rows.pop_back();
   EXPECT_EQ(rows[2]["launch"], "blk.0.attn");
   EXPECT_EQ(rows[2]["bytes"], 100 + 3 * 64);
   EXPECT_EQ(rows.back()["launch"], "total");

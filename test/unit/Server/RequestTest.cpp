@@ -226,6 +226,9 @@ TEST(RequestTest, Embeddings) {
   EXPECT_EQ(p.engine[0].kind, runtime::RequestKind::embedding);
   EXPECT_EQ(p.engine[0].pooling, runtime::Pooling::mean);
   EXPECT_TRUE(p.request.base64);
+  EXPECT_FALSE(parse(Endpoint::embeddings, R"({"input":"a","speculate":"auto"})").error);
+  refused(parse(Endpoint::embeddings, R"({"input":"a","speculate":"medusa"})"), "speculate",
+          "speculate: expected off, auto, draft, ngram, suffix or suffix-tree, found 'medusa'");
   refused(parse(Endpoint::embeddings, R"({"input":"a","dimensions":2})"), "dimensions",
           "dimensions: expected 3, the only size of this model, found 2");
   refused(parse(Endpoint::embeddings, R"({"input":"a","encoding_format":"int8"})"), "encoding_format",

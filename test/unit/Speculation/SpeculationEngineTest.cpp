@@ -296,6 +296,23 @@ TEST_F(SpeculationTest, AStopTokenAmongTheDraftsEndsTheAnswer) {
   EXPECT_EQ(ear->choices[0].reason, EndReason::stop);
 }
 
+TEST_F(SpeculationTest, DraftersAreCountedInTheBudget) {
+  auto open = [&](Speculation method, uint64_t budget) {
+    RequestEngineOptions o;
+    o.threads = 1;
+    o.maxSequences = 2;
+    o.contextTokens = 128;
+    o.measureSteps = false;
+    o.memoryBudget = budget;
+    o.speculate = method;
+    auto made = EngineCore::create(loadToy("speculation-test.lathe"), nullptr, o, nullptr, nullptr, {});
+    return made.ok() ? std::to_string((*made)->limits().memoryBytes) : made.status().message();
+  };
+  uint64_t budget = uint64_t(1) << 30;
+  EXPECT_EQ(std::stoull(open(Speculation::suffix, budget)) - std::stoull(open(Speculation::off, budget)), draftingBytes(Speculation::suffix, 2, 128));
+  EXPECT_EQ(open(Speculation::suffix, 1 << 20).substr(0, 54), "drafting 'suffix' for 2 sequences of 128 tokens takes ");
+}
+
 TEST_F(SpeculationTest, TreesGiveTheTokensOfThePlainRun) {
   for (unsigned threads : {1u, 3u}) {
     ToyOptions toy;

@@ -219,6 +219,18 @@ TEST(Drafter, BranchesWhereTheTextDid) {
   EXPECT_EQ(draft.tokens[1], 6);
 }
 
+TEST(Drafter, SaysHowMuchMemoryItTakes) {
+  EXPECT_EQ(draftingBytes(Speculation::off, 100, 4096), 0u);
+  // Tables of 4 n-gram lengths, 4 bytes an entry; the text.
+  EXPECT_EQ(draftingBytes(Speculation::ngram, 3, 4096), 3u * (4096 * 16 + 4096 * 4));
+  uint64_t suffix = draftingBytes(Speculation::suffix, 1, 4096) - draftingBytes(Speculation::suffix, 0, 4096);
+  EXPECT_GT(suffix, 4096u * 96);
+  EXPECT_LT(suffix, 4096u * 200);
+  EXPECT_EQ(draftingBytes(Speculation::automatic, 1, 4096) - draftingBytes(Speculation::suffix, 1, 4096), 4096u * 16);
+  // A long context is looked up in its last 32 Ki tokens.
+  EXPECT_LT(draftingBytes(Speculation::suffix, 1, 1 << 20), draftingBytes(Speculation::suffix, 1, 1 << 15) + (4 << 20));
+}
+
 TEST(Drafter, GoesRoundInAPeriod) {
   for (Speculation method : {Speculation::ngram, Speculation::suffix}) {
     SharedDrafts shared;

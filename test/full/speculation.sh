@@ -1,5 +1,5 @@
 #!/bin/bash
-# Speculation on SmolLM2 at length: 200 prompts of 128 new tokens for each method, greedy, 1, 16 and 200 at a time, every token
+# Speculation on SmolLM2 at length: 200 prompts of 128 new tokens for each method, greedy (1, 16 and 200 at a time) and sampled, every token
 # compared with the plain answer; then random schedules with sampling, penalties, forks, aborts and preemption (EngineFuzz).
 #   test/full/speculation.sh [SCHEDULES, default 40]      about 45 minutes on 2 cores
 . "$(dirname "$0")/../../scripts/common.sh"
@@ -12,6 +12,10 @@ mkdir -p "$WORK"
 for method in ngram suffix suffix-tree auto; do
   say "speculation: $method, 200 prompts of 128 new tokens"
   "$BUILD/bin/lathe" bench "$WORK/smollm2.lathe" --speculate $method -p 24 -n 128 -r 1 -b 1,16,200 --ctx 256
+  for temp in 0.7 1; do
+    "$BUILD/bin/lathe" bench "$WORK/smollm2.lathe" --speculate $method -p 24 -n 128 -r 1 -b 200 --ctx 256 --temp $temp --top-p 0.9 \
+      --repeat-penalty 1.1 --presence-penalty 0.3 --frequency-penalty 0.2 --seed 7
+  done
 done
 "$BUILD/bin/lathe" compile "$MODEL" -o "$WORK/own.lathe" --speculate "draft:$MODEL" --target native --quiet
 "$BUILD/bin/lathe" compile "$MODEL" -o "$WORK/skip.lathe" --speculate layerskip:24 --target native --quiet

@@ -142,6 +142,7 @@ Result<int> benchCommand(const Args &args) {
   o.text("--prompt-file", "FILE", "the prompt's text (default: pseudo-random tokens)", s.promptFile);
   o.real("--acceptance", "P", "synthetic: share of the draft tokens that are right (default 0.7)", acceptance, 0, 1);
   o.number("--drafts", "N", "synthetic: tokens of a draft (default 4)", s.drafts, 1, maxDraftTokens);
+  s.sampling.declare(o);
   f.engine.declare(o);
   Args positional;
   LATHE_ASSIGN_OR_RETURN(bool go, parseOptions(o, args, positional));
@@ -158,6 +159,8 @@ Result<int> benchCommand(const Args &args) {
     s.batches = f.batches, s.json = f.json;
     return benchSpeculation(path, f.engine, s);
   }
+  if (s.sampling.temperature)
+    return Status(StatusCode::invalidArgument, "option '--temp': expected with '--speculate' only, as plain answers are measured without sampling");
   uint64_t widest = *std::max_element(f.batches.begin(), f.batches.end());
   if (!f.engine.context) f.engine.context = f.depth + std::max({f.prompt, f.fresh, uint64_t(1)});
   LATHE_ASSIGN_OR_RETURN(Session session, Session::open(path, f.engine, static_cast<uint32_t>(widest)));

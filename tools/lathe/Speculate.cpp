@@ -116,7 +116,11 @@ public:
       LATHE_ASSIGN_OR_RETURN(requests[i].prompt, prompt(i));
       requests[i].maxTokens = static_cast<uint32_t>(o.fresh);
       requests[i].ignoreEnd = true;
-      requests[i].sampling.temperature = 0;
+      SamplingParams greedy;
+      greedy.temperature = 0;
+      requests[i].sampling = o.sampling.apply(greedy);
+      requests[i].sampling.seed = o.sampling.seed.value_or(1) + i;
+      requests[i].hasSeed = true;
     }
     std::vector<double> plain, drafted, ratios;
     EngineStats before = answering.engine().stats();

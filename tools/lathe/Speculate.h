@@ -44,6 +44,7 @@ struct SpeculationBench {
   uint64_t prompt = 512, fresh = 128, repeat = 5;
   std::vector<uint64_t> batches = {1};
   bool json = false;
+  SamplingFlags sampling; ///< answer i draws from seed + i; the default is greedy
 };
 /// Measures plain and speculated answers in turns; an error if one token differs.
 Result<int> benchSpeculation(const std::string &path, const EngineFlags &flags, const SpeculationBench &options);

@@ -87,6 +87,7 @@ TEST_F(DriverTest, WrongCommandLines) {
   expectError("load http://127.0.0.1:1 --turns 2", 2, "option '--turns': expected '--chat' with it");
   expectError("load http://127.0.0.1:1 --slo fast", 2, "option '--slo': expected ttft:MS,tpot:MS,e2e:MS, found 'fast'");
   expectError("load http://127.0.0.1:1", 1, "no server answers at 127.0.0.1 port 1: Connection refused");
+  expectError("bench driver-words.lathe --temp 1", 2, "option '--temp': expected with '--speculate' only, as plain answers are measured without sampling");
   expectError("fly", 2, "unknown command 'fly', expected compile, run, serve, load, bench, eval, inspect, explain, simulate, replay or bisect");
   expectError("run", 2, "expected an artifact; see '--help'");
   expectError("run a b -p x", 2, "expected only an artifact, found also 'b'");

@@ -10,8 +10,9 @@
 
 namespace lathe::runtime {
 
-// Drafting must make this much more of a second, as in the plan: below it the estimates decide by chance.
-static constexpr double leastGain = 1.02;
+// Drafting must make this much more of a second. The plan is content with less, for it spends rows only: runs of the draft are lost when
+// the estimates of two costs and of the chances were too hopeful.
+static constexpr double leastGain = 1.1;
 // What trying a draft program that is not expected to pay may cost, as a share of the time.
 static constexpr double tryShare = 0.02;
 // Rows that a run of the draft may always have to catch up with.
@@ -21,6 +22,12 @@ static constexpr uint32_t leastCatchUp = 16;
 void EngineCore::propose() {
   if (drafting.empty() || !(draftAlways || scheduler->draftsMayPay())) return;
   candidateCount = 0;
+  // While prompts are computed, or are about to be, the rows are theirs.
+  bool asksProgram = drafts && !onDraft;
+  if (asksProgram && !draftAlways) {
+    SchedulerStats now = scheduler->stats();
+    asksProgram = now.running == scheduler->decodingChoices() && (now.waiting + now.preempted == 0 || now.running == limit.maxSequences);
+  }
   for (const Drafting &d : drafting) {
     Active &a = *d.request;
     uint32_t room = scheduler->draftRoom(a.id, d.choice);
@@ -29,7 +36,7 @@ void EngineCore::propose() {
     testDraft.tree = false;
     if (onDraft) onDraft(a.id, d.choice, choice.tokens, room, testDraft);
     const Draft &draft = onDraft ? testDraft : choice.drafter->propose(room);
-    if (drafts && !onDraft && (a.speculate == Speculation::draft || a.speculate == Speculation::automatic)) {
+    if (asksProgram && (a.speculate == Speculation::draft || a.speculate == Speculation::automatic)) {
       auto known = static_cast<uint32_t>(choice.drafter->tokens().size());
       room = std::min(room, drafts->positions() - std::min(drafts->positions(), known));
       if (room && choice.drafter->programReady()) {

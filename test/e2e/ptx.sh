@@ -80,6 +80,8 @@ fi
 grep -q "the artifact has no code for x86-64" "$WORK/cpu.log"
 ! "$BUILD/bin/lathe" run "$WORK/auto.lathe" --device tpu --prompt-ids 1 2>"$WORK/device.log"
 grep -q "option '--device': expected cpu, cuda or emulator, found 'tpu'" "$WORK/device.log"
+! "$BUILD/bin/lathe" run "$WORK/auto.lathe" --device cuda --variant sm_80 --prompt-ids 1 2>"$WORK/variant.log"
+grep -q "option '--variant': expected none with '--device cuda', which takes the best code its GPU runs, found 'sm_80'" "$WORK/variant.log"
 ! "$BUILD/bin/lathe" explain "$WORK/auto.lathe" --device emulator >/dev/null 2>"$WORK/explain.log"
 grep -q "expected device 'cpu', found 'emulator'" "$WORK/explain.log"
 

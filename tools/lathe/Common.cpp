@@ -30,7 +30,12 @@ runtime::EngineOptions EngineFlags::engineOptions() const {
 Result<std::unique_ptr<runtime::Device>> openDevice(const EngineFlags &flags) {
   if (flags.device.empty() || flags.device == "cpu") return runtime::makeCpuDevice();
   if (flags.device == "emulator") return runtime::makeEmulatorDevice();
-  if (flags.device == "cuda") return runtime::makeCudaDevice();
+  if (flags.device == "cuda") {
+    if (!flags.variant.empty())
+      return makeError(StatusCode::invalidArgument, "option '--variant': expected none with '--device cuda', which takes the best code its GPU runs, found '%s'",
+                       flags.variant.c_str());
+    return runtime::makeCudaDevice();
+  }
   return makeError(StatusCode::invalidArgument, "option '--device': expected cpu, cuda or emulator, found '%s'", flags.device.c_str());
 }
 

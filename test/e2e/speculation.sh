@@ -35,15 +35,23 @@ for seed in 1 2 3; do
   same "$WORK/tiny.lathe" --prompt-ids 1,2,3,4,5,1,2,3,4,5,1,2,3 -n 200 --temp 0
   same "$WORK/tiny.lathe" --prompt-ids 1,2,3,$seed,5,1,2,3 -n 200 --temp 0.7 --top-p 0.9 --seed $seed --repeat-penalty 1.1
 done
-"$LATHE" bench "$WORK/tiny.lathe" --speculate synthetic --acceptance 0.7 -p 20 -n 60 -r 2 -b 1,4 --json >"$WORK/synthetic.json"
-python3 - "$WORK/synthetic.json" <<'PY'
+# How many drafts pay is measured, and a busy machine can say that none does: then it is asked again.
+for attempt in 1 2 3 4 5; do
+  "$LATHE" bench "$WORK/tiny.lathe" --speculate synthetic --acceptance 0.7 -p 20 -n 60 -r 2 -b 1,4 --json >"$WORK/synthetic.json"
+  python3 - "$WORK/synthetic.json" <<'PY' && break
 import json, sys
-for row in map(json.loads, open(sys.argv[1])):
-    assert row["drafted"] > 50, row
-    # Right with 0.7 until the first wrong one: 1.77 of 4 (the lengths may be cut, the share then rises).
-    assert 0.25 < row["accepted"] / row["drafted"] < 0.95, row
+rows = [json.loads(line) for line in open(sys.argv[1])]
+assert len(rows) == 2, rows
+few = False
+for row in rows:
     assert [p["drafts"] for p in row["break_even"]] == [1, 3, 7, 15], row
+    few |= row["drafted"] <= 50
+    # Right with 0.7 until the first wrong one: 1.77 of 4 (the lengths may be cut, the share then rises).
+    assert few or 0.25 < row["accepted"] / row["drafted"] < 0.95, row
+sys.exit(3 if few else 0)
 PY
+  [ $? = 3 ] && [ $attempt -lt 5 ] || fail "synthetic drafts: $(cat "$WORK/synthetic.json")"
+done
 
 for method in $METHODS; do
   [ "${drafts[$method]}" -gt 20 ] || fail "$method drafted ${drafts[$method]} tokens only: nothing was tested"

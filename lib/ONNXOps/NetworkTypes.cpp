@@ -6,6 +6,8 @@
 namespace lathe::ops {
 using namespace mlir;
 
+static FailureOr<AttentionSpec> attentionPast(TypeContext &c, AttentionSpec s);
+
 FailureOr<AttentionSpec> attentionSpec(TypeContext &c) {
   const DimMath &d = c.d;
   bool contrib = c.node.domain == "com.microsoft", gqa = c.node.op == "GroupQueryAttention";
@@ -15,10 +17,24 @@ FailureOr<AttentionSpec> attentionSpec(TypeContext &c) {
   s.kvHeads = c.node.integer("kv_num_heads", gqa || !contrib ? 0 : s.heads);
   if (s.heads < 0 || s.kvHeads < 0) return c.node.error("head counts of 1 and above", Twine(s.heads) + " and " + Twine(s.kvHeads));
   auto shapeError = [&] { return c.node.error("query, key and value as [batch, sequence, heads * size] or [batch, heads, sequence, size]", c.describe(0) + ", " + c.describe(1) + " and " + c.describe(2)); };
-  if (!c.has(1) || !c.has(2))
+  s.packed = gqa && !c.has(1) && !c.has(2);
+  if (!s.packed && (!c.has(1) || !c.has(2)))
     return c.node.error("separate query, key and value", c.describe(0) + ", " + c.describe(1) + " and " + c.describe(2));
   for (unsigned i : {0u, 1u, 2u})
-    if (c.rank(i) != 3 && c.rank(i) != 4) return shapeError();
+    if (!(s.packed && i) && c.rank(i) != 3 && c.rank(i) != 4) return shapeError();
+  if (s.packed) {
+    // Rows of queries, keys and values, one after the other.
+    if (c.rank(0) != 3) return shapeError();
+    if (s.heads < 1 || s.kvHeads < 1 || s.heads % s.kvHeads) return c.node.error("'num_heads' that is a multiple of 'kv_num_heads'", Twine(s.heads) + " and " + Twine(s.kvHeads));
+    Dim last = c.shape(0)[2];
+    int64_t parts = s.heads + 2 * s.kvHeads;
+    s.query3d = s.keys3d = s.values3d = true;
+    s.headSize = s.valueSize = d.floorDiv(last, parts);
+    if (failed(c.require(d.equal(d.mul(s.headSize, parts), last), "a hidden size that " + Twine(parts) + " heads divide", c.describe(0)))) return failure();
+    s.batch = c.shape(0)[0];
+    s.queries = s.keys = c.shape(0)[1];
+    return attentionPast(c, s);
+  }
   s.query3d = c.rank(0) == 3;
   s.keys3d = c.rank(1) == 3;
   s.values3d = c.rank(2) == 3;
@@ -47,6 +63,13 @@ FailureOr<AttentionSpec> attentionSpec(TypeContext &c) {
   if (failed(c.require(d.both(d.both(d.equal(s.batch, c.shape(1)[0]), d.equal(s.batch, c.shape(2)[0])), d.equal(s.keys, values)), "one batch and as many keys as values",
                        c.describe(0) + ", " + c.describe(1) + " and " + c.describe(2))))
     return failure();
+  return attentionPast(c, s);
+}
+
+/// The past's length, and so the total.
+static FailureOr<AttentionSpec> attentionPast(TypeContext &c, AttentionSpec s) {
+  const DimMath &d = c.d;
+  bool contrib = c.node.domain == "com.microsoft", gqa = c.node.op == "GroupQueryAttention";
   unsigned pastKey = gqa ? 3 : contrib ? 6 : 4;
   s.past = 0;
   if (c.has(pastKey) != c.has(pastKey + 1)) return c.node.error("past key and past value together", "one of them");
@@ -189,18 +212,23 @@ LogicalResult contribAttention(TypeContext &c) {
   Dim present = s->total;
   if (gqa) {
     if (c.has(7) != c.has(8) || (c.node.integer("do_rotary", 0) && !c.has(7))) return c.node.error("cos_cache and sin_cache for 'do_rotary'", c.describe(7) + " and " + c.describe(8));
+    if (!c.has(5)) return c.node.error("seqlens_k", "nothing");
     if (failed(c.ints(6, "total_sequence_length"))) return failure();
     // The buffer of the present is as long as the past's if that holds all tokens, as the operator's text says.
     Dim total = c.ints(6, "total_sequence_length")->front();
     present = c.d.max(s->past, total);
     if (c.node.integer("local_window_size", -1) > 0 && c.node.integer("kv_cache_bit_width", 0)) return c.node.error("an unquantized KV cache", "'kv_cache_bit_width'");
   } else {
-    for (unsigned i : {3u, 8u, 9u})
-      if (c.has(i)) return c.node.error("no " + Twine(i == 3 ? "bias" : i == 8 ? "past_sequence_length" : "cache_indirection"), c.describe(i));
+    for (unsigned i : {8u, 9u})
+      if (c.has(i)) return c.node.error("no " + Twine(i == 8 ? "past_sequence_length" : "cache_indirection"), c.describe(i));
+    // Of queries, keys and values, one after the other.
+    Dim wide = c.d.mul(s->headSize, s->heads), all = c.d.add(c.d.mul(wide, 2), c.d.mul(s->valueSize, s->heads));
+    if (c.has(3) && (c.rank(3) != 1 || failed(c.require(c.d.equal(c.shape(3)[0], all), "a bias for each feature of query, key and value", c.describe(3)))))
+      return c.rank(3) == 1 ? failure() : c.node.error("a bias of rank 1", c.describe(3));
   }
   c.result(c.element(0), {s->batch, s->queries, c.d.mul(s->heads, s->valueSize)});
-  c.result(c.element(1), {s->batch, s->kvHeads, present, s->headSize});
-  c.result(c.element(2), {s->batch, s->kvHeads, present, s->valueSize});
+  c.result(c.element(s->packed ? 0 : 1), {s->batch, s->kvHeads, present, s->headSize});
+  c.result(c.element(s->packed ? 0 : 2), {s->batch, s->kvHeads, present, s->valueSize});
   return success();
 }
 
@@ -328,7 +356,7 @@ const std::vector<TypeEntry> &networkOperators() {
       {ms, "SkipSimplifiedLayerNormalization", 3, 4, "f---", skipNorm},
       {ms, "SkipLayerNormalization", 3, 5, "f----", skipNorm},
       {ms, "RotaryEmbedding", 4, 4, "fif-", rotary},
-      {ms, "GroupQueryAttention", 7, 12, "fff--iiffiff", contribAttention},
+      {ms, "GroupQueryAttention", 1, 12, "fff--iiffiff", contribAttention},
       {ms, "MultiHeadAttention", 3, 10, "ffffifffii", contribAttention},
       {ms, "MatMulNBits", 3, 6, "fafaif", matMulNBits},
       {ms, "GatherBlockQuantized", 3, 4, "aifa", gatherBlockQuantized},

@@ -79,6 +79,7 @@ struct AttentionSpec {
   int64_t heads = 0, kvHeads = 0;
   Dim headSize, valueSize;
   bool query3d = false, keys3d = false, values3d = false; ///< [batch, sequence, heads * size]
+  bool packed = false; ///< queries, keys and values are one input, in this order
 };
 mlir::FailureOr<AttentionSpec> attentionSpec(TypeContext &c);
 

@@ -27,9 +27,11 @@ def positions(start, count, batch=1):
     return np.arange(start, start + count, dtype=np.int64)[None].repeat(batch, 0)
 
 
-def grouped(past, step, window=-1, cap=0.0, rotary=1, interleaved=0, heads=4, kv=2, size=16, part=None):
+def grouped(past, step, window=-1, cap=0.0, rotary=1, interleaved=0, heads=4, kv=2, size=16, part=None, packed=False):
     cos, sin = tables(past + step + 5, (part or size) // 2)
     q, k, v = floats(1, step, heads * size), floats(1, step, kv * size), floats(1, step, kv * size)
+    if packed:
+        q, k, v = np.concatenate([q, k, v], 2), None, None
     inputs = [q, k, v, floats(1, kv, past, size), floats(1, kv, past, size), np.array([[past + step - 1]], np.int32), np.array([past + step], np.int32)]
     attributes = dict(num_heads=heads, kv_num_heads=kv)
     if rotary:
@@ -42,10 +44,10 @@ def grouped(past, step, window=-1, cap=0.0, rotary=1, interleaved=0, heads=4, kv
     return 'GroupQueryAttention', inputs, 3, attributes
 
 
-def multi(past, step, mask=True, causal=0, heads=3, size=8):
+def multi(past, step, mask=True, causal=0, heads=3, size=8, bias=False):
     q, k, v = (floats(2, step, heads * size) for _ in range(3))
     added = np.where(np.arange(past + step)[None] <= np.arange(past, past + step)[:, None], 0, -1e4).astype(np.float32)[None, None] if mask else None
-    inputs = [q, k, v, None, None, added, floats(2, heads, past, size), floats(2, heads, past, size)]
+    inputs = [q, k, v, floats(3 * heads * size) if bias else None, None, added, floats(2, heads, past, size), floats(2, heads, past, size)]
     return 'MultiHeadAttention', inputs, 3, dict(num_heads=heads, **({'unidirectional': 1} if causal else {}))
 
 
@@ -87,10 +89,13 @@ def cases():
     yield 'gqa_cap', grouped(4, 1, cap=3.0)
     yield 'gqa_plain', grouped(4, 1, rotary=0)
     yield 'gqa_one_kv_head', grouped(4, 1, heads=3, kv=1)
+    yield 'gqa_packed', grouped(4, 2, packed=True)
+    yield 'gqa_packed_prompt', grouped(0, 3, packed=True, rotary=0)
     yield 'mha', multi(0, 5)
     yield 'mha_past', multi(6, 2)
     yield 'mha_unmasked', multi(6, 1, mask=False)
     yield 'mha_causal', multi(0, 5, mask=False, causal=1)
+    yield 'mha_bias', multi(6, 2, bias=True)
     for bits, block, zeros in ((4, 32, False), (4, 32, True), (4, 16, False), (4, 128, True), (8, 32, False)):
         yield f'matmul_{bits}bits_{block}{"_zeros" * zeros}', nbits(bits, block, 6, 128, zeros)
     yield 'matmul_4bits_last_block', nbits(4, 32, 5, 80, False)

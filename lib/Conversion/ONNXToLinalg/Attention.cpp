@@ -7,10 +7,16 @@ namespace lathe::ops {
 using namespace mlir;
 namespace {
 
-/// [batch, heads, sequence, size] of an input of rank 3 or 4.
-TensorValue asHeads(Lower &l, const TensorValue &t, int64_t heads, Dim size) {
+/// [batch, heads, sequence, size] of an input of rank 3, from feature |first| on, or 4.
+TensorValue asHeads(Lower &l, const TensorValue &t, int64_t heads, Dim size, Dim first = 0) {
   if (t.rank() == 4) return t;
-  return l.generate(t.element, {t.shape[0], Dim(heads), t.shape[1], size}, [&](ArrayRef<Dim> i) { return l.get(t, {i[0], i[2], l.d.add(l.d.mul(i[1], size), i[3])}); });
+  return l.generate(t.element, {t.shape[0], Dim(heads), t.shape[1], size}, [&](ArrayRef<Dim> i) { return l.get(t, {i[0], i[2], l.d.add(first, l.d.add(l.d.mul(i[1], size), i[3]))}); });
+}
+/// |t| [batch, heads, sequence, size] with a vector added, of which its features begin at |first|.
+TensorValue withBias(Lower &l, const TensorValue &t, const TensorValue &bias, Dim first) {
+  if (!bias) return t;
+  Scalars s = l.scalars(t.element);
+  return l.generate(t.element, t.shape, [&](ArrayRef<Dim> i) { return s.add(l.get(t, i), l.get(bias, {l.d.add(first, l.d.add(l.d.mul(i[1], t.shape[3]), i[3]))})); });
 }
 /// Past and new entries of one cache, |length| of them.
 TensorValue joined(Lower &l, const TensorValue &past, const TensorValue &next, Dim pastLength, Dim length) {
@@ -174,8 +180,10 @@ LogicalResult groupQuery(Lower &l) {
     });
   };
   if (rotates && (l.in[7].rank() != 2 || l.in[8].rank() != 2)) return l.node.error("cos_cache and sin_cache of rank 2", l.types.describe(7) + " and " + l.types.describe(8));
-  TensorValue q = rotated(asHeads(l, l.in[0], spec->heads, size)), newK = rotated(asHeads(l, l.in[1], spec->kvHeads, size));
-  TensorValue newV = asHeads(l, l.in[2], spec->kvHeads, spec->valueSize);
+  Dim keysAt = spec->packed ? d.mul(size, spec->heads) : Dim(0), valuesAt = spec->packed ? d.mul(size, spec->heads + spec->kvHeads) : Dim(0);
+  const TensorValue &keys = l.in[spec->packed ? 0 : 1], &values = l.in[spec->packed ? 0 : 2];
+  TensorValue q = rotated(asHeads(l, l.in[0], spec->heads, size)), newK = rotated(asHeads(l, keys, spec->kvHeads, size, keysAt));
+  TensorValue newV = asHeads(l, values, spec->kvHeads, spec->valueSize, valuesAt);
   Dim length = l.shape(1)[2];
   auto present = [&](const TensorValue &next, unsigned pastInput) {
     return l.generate(next.element, {next.shape[0], next.shape[1], length, next.shape[3]}, [&](ArrayRef<Dim> i) {
@@ -224,7 +232,10 @@ LogicalResult multiHead(Lower &l) {
   const DimMath &d = l.d;
   if (l.has(4)) return l.node.error("no key_padding_mask", l.types.describe(4));
   if (l.has(5) && l.in[5].rank() != 4) return l.node.error("an attention_bias of rank 4", l.types.describe(5));
-  TensorValue q = asHeads(l, l.in[0], spec->heads, spec->headSize), newK = asHeads(l, l.in[1], spec->heads, spec->headSize), newV = asHeads(l, l.in[2], spec->heads, spec->valueSize);
+  TensorValue bias = l.has(3) ? l.in[3] : TensorValue();
+  Dim wide = d.mul(spec->headSize, spec->heads);
+  TensorValue q = withBias(l, asHeads(l, l.in[0], spec->heads, spec->headSize), bias, 0), newK = withBias(l, asHeads(l, l.in[1], spec->heads, spec->headSize), bias, wide),
+              newV = withBias(l, asHeads(l, l.in[2], spec->heads, spec->valueSize), bias, d.mul(wide, 2));
   TensorValue past, pastV;
   if (l.has(6)) {
     past = l.in[6];

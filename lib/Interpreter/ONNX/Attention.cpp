@@ -9,13 +9,15 @@ namespace {
 
 using Row = std::vector<double>;
 
-/// Reads element (batch, head, token, k) of an input of rank 3 or 4.
+/// Reads element (batch, head, token, k) of an input of rank 3 or 4, of rank 3 from feature |first| on, with |bias| added.
 struct Heads {
   const Array &x;
-  int64_t heads, size;
+  int64_t heads, size, first = 0;
+  const Array *bias = nullptr; ///< from |first| on too
   double operator()(int64_t b, int64_t h, int64_t t, int64_t k) const {
-    if (x.rank() == 4) return x.f[size_t(((b * x.shape[1] + h) * x.shape[2] + t) * x.shape[3] + k)];
-    return x.f[size_t((b * x.shape[1] + t) * heads * size + h * size + k)];
+    double value = x.rank() == 4 ? x.f[size_t(((b * x.shape[1] + h) * x.shape[2] + t) * x.shape[3] + k)]
+                                 : x.f[size_t((b * x.shape[1] + t) * x.shape[2] + (bias ? 0 : first) + h * size + k)];
+    return bias ? roundTo(x.type, value + bias->f[size_t(first + h * size + k)]) : value;
   }
 };
 
@@ -122,7 +124,11 @@ Status contribAttention(Evaluation &e) {
   double scale = e.node.real("scale", 0), cap = gqa ? e.node.real("softcap", 0) : 0;
   if (scale == 0) scale = 1 / std::sqrt(double(n.headSize));
   bool causal = gqa || e.node.integer("unidirectional", 0);
-  Heads q{e.a(0), spec->heads, n.headSize}, k{e.a(1), spec->kvHeads, n.headSize}, v{e.a(2), spec->kvHeads, n.valueSize};
+  const Array *bias = !gqa && e.has(3) ? &e.a(3) : nullptr;
+  int64_t wide = spec->heads * n.headSize, narrow = spec->kvHeads * n.headSize;
+  bool parts = spec->packed || bias;
+  Heads q{e.a(0), spec->heads, n.headSize, 0, bias}, k{e.a(spec->packed ? 0 : 1), spec->kvHeads, n.headSize, parts ? wide : 0, bias},
+      v{e.a(spec->packed ? 0 : 2), spec->kvHeads, n.valueSize, parts ? wide + narrow : 0, bias};
   int64_t length = *e.types.results[1].shape[2].known;
   for (int64_t b = 0; b < n.batch; ++b) {
     int64_t past = gqa ? e.a(5).i[size_t(b)] + 1 - n.queries : n.past;

@@ -136,4 +136,23 @@ Result<GraphSection> decodeGraphSection(std::span<const uint8_t> bytes, uint64_t
   return g;
 }
 
+Status checkGraphInterface(const GraphSection &graph, std::span<const int64_t> words) {
+  if (words.size() < 2 || words[0] != int64_t(graph.inputs.size()) || words[1] != int64_t(graph.outputs.size()))
+    return makeError(StatusCode::dataLoss, "graph: expected %zu inputs and %zu results, found code with %lld and %lld", graph.inputs.size(), graph.outputs.size(),
+                     words.size() < 2 ? -1LL : static_cast<long long>(words[0]), words.size() < 2 ? -1LL : static_cast<long long>(words[1]));
+  size_t at = 2;
+  for (const auto *ports : {&graph.inputs, &graph.outputs})
+    for (size_t i = 0; i < ports->size(); ++i) {
+      const GraphPort &p = (*ports)[i];
+      size_t rank = p.dims.size();
+      bool fits = words.size() - at >= 2 + rank && words[at] == int64_t(p.elementBytes) && words[at + 1] == int64_t(rank);
+      // A size that the code knows is in its loops; a result's is looked at after the call.
+      for (size_t k = 0; fits && k < rank; ++k)
+        fits = words[at + 2 + k] == -1 || words[at + 2 + k] == p.dims[k] || ports == &graph.outputs;
+      if (!fits) return wrong(ports == &graph.inputs ? "input" : "output", i, "the element, rank and sizes that the code has");
+      at += 2 + rank;
+    }
+  return Status();
+}
+
 } // namespace lathe

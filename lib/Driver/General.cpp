@@ -7,6 +7,7 @@
 #include "dialects/ONNX/ONNX.h"
 #include "lathe/Codegen/General.h"
 #include "lathe/Conversion/Passes.h"
+#include "lathe/ONNX/Inputs.h"
 #include "lathe/artifact/GraphSection.h"
 #include "lathe/artifact/ProgramCodec.h"
 #include "lathe/artifact/Writer.h"
@@ -15,6 +16,7 @@
 #include "llvm/Support/JSON.h"
 #include <chrono>
 #include <map>
+#include <numeric>
 
 using namespace mlir;
 
@@ -51,17 +53,10 @@ GraphPort portOf(Type type, const std::string &name) {
   return p;
 }
 
-/// The result that holds what |past| becomes: present.0.key for past_key_values.0.key, present_0 for past_0.
-std::string presentName(StringRef past) {
-  for (StringRef prefix : {"past_key_values", "past"})
-    if (past.starts_with(prefix)) return "present" + past.drop_front(prefix.size()).str();
-  return "";
-}
-
 Status describe(func::FuncOp graph, GraphSection &section, std::vector<unsigned> &weights) {
   std::map<std::string, uint32_t> results;
   for (unsigned i = 0; i < graph.getNumResults(); ++i) {
-    std::string name = text(graph.getResultAttr(i, "onnx.name"));
+    std::string name = onnx::resultName(graph, i);
     section.outputs.push_back(portOf(cast<TypeAttr>(graph.getResultAttr(i, "lathe.type")).getValue(), name));
     if (name == "logits") section.outputs.back().role = GraphRole::logits;
     results[name] = i;
@@ -74,13 +69,13 @@ Status describe(func::FuncOp graph, GraphSection &section, std::vector<unsigned>
       weights.push_back(i);
       continue;
     }
-    std::string name = text(graph.getArgAttr(i, "onnx.name"));
+    std::string name = onnx::inputName(graph, i);
     GraphPort p = portOf(type, name);
-    bool integers = p.dims.size() == 2 && (p.type == GraphType::i64 || p.type == GraphType::i32);
-    if (name == "input_ids" && integers) p.role = GraphRole::tokens;
-    else if (name == "attention_mask" && integers) p.role = GraphRole::mask;
-    else if (name == "position_ids" && integers) p.role = GraphRole::positions;
-    else if (auto result = results.find(presentName(name)); result != results.end()) {
+    onnx::StepInput input = onnx::stepInput(name, type);
+    if (input == onnx::StepInput::tokens) p.role = GraphRole::tokens;
+    else if (input == onnx::StepInput::mask) p.role = GraphRole::mask;
+    else if (input == onnx::StepInput::positions) p.role = GraphRole::positions;
+    else if (auto result = results.find(onnx::presentName(name)); input == onnx::StepInput::past && result != results.end()) {
       GraphPort &present = section.outputs[result->second];
       p.role = GraphRole::past;
       p.peer = result->second;
@@ -105,15 +100,28 @@ Status describe(func::FuncOp graph, GraphSection &section, std::vector<unsigned>
   auto count = [](const std::vector<GraphPort> &ports, GraphRole role) { return llvm::count_if(ports, [&](const GraphPort &p) { return p.role == role; }); };
   if (count(section.inputs, GraphRole::tokens) != 1) return makeError(StatusCode::unsupported, "expected an input 'input_ids' of [batch, sequence] integers");
   if (count(section.outputs, GraphRole::logits) != 1) return makeError(StatusCode::unsupported, "expected a result 'logits'");
+  if (!count(section.inputs, GraphRole::past))
+    return makeError(StatusCode::unsupported, "expected inputs 'past_key_values.*' with results 'present.*', found none: without a cache each step would forget what came before; "
+                                              "export the model with its cache");
   for (const GraphPort &p : section.outputs)
     if (p.role == GraphRole::logits && (p.dims.size() != 3 || p.dims[2] < 1 || p.type == GraphType::other || p.type == GraphType::i64 || p.type == GraphType::i32))
       return makeError(StatusCode::unsupported, "result 'logits': expected float [batch, sequence, vocabulary] with a known vocabulary");
   return Status();
 }
 
-/// A step without launches: the runtime calls the graph.
-Program programFor(uint32_t vocabulary, const CompileOptions &options) {
+/// A step without launches: the runtime calls the graph. Its KV group says what a token of the cache takes and counts tokens; there are no blocks.
+Program programFor(const GraphSection &section, const CompileOptions &options) {
+  constexpr uint32_t pageTokens = 16;
+  uint32_t vocabulary = 0, caches = 0;
+  uint64_t bytes = 0; // a token of the cache
+  for (const GraphPort &port : section.outputs) {
+    if (port.role == GraphRole::logits) vocabulary = uint32_t(port.dims[2]);
+    if (port.role != GraphRole::present) continue;
+    ++caches;
+    bytes += std::accumulate(port.dims.begin(), port.dims.end(), uint64_t(port.elementBytes), [](uint64_t n, int64_t d) { return d == -1 ? n : n * uint64_t(d); });
+  }
   Program p;
+  p.kvGroups = {{0, 0, pageTokens, (caches + 1) / 2, bytes * pageTokens}};
   p.maxRows = p.maxOutRows = uint32_t(options.maxRows);
   p.maxSeq = uint32_t(options.maxSeq ? options.maxSeq : defaultPositions);
   p.vocabulary = p.logitsStride = vocabulary;
@@ -171,13 +179,9 @@ Result<PackageReport> packageGeneralGraph(ModuleOp module, const ModelText &mode
       bytes *= uint64_t(n);
     offset = (offset + bytes + 63) / 64 * 64;
   }
-  uint32_t vocabulary = 0;
-  for (const GraphPort &p : section.outputs)
-    if (p.role == GraphRole::logits) vocabulary = uint32_t(p.dims[2]);
-
   LATHE_ASSIGN_OR_RETURN(auto writer, artifact::ArtifactWriter::create(path));
   LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::metadata, metadataWith(modelText.metadata)));
-  auto encoded = encodeProgram(programFor(vocabulary, options));
+  auto encoded = encodeProgram(programFor(section, options));
   LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::program, Variant::none, encoded));
   LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::graph, encodeGraphSection(section)));
   std::map<Variant, std::string> built; // variants may share code

@@ -2,6 +2,7 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #include "runtime/artifact/Loader.h"
+#include "lathe/artifact/Graph.h"
 #include "lathe/artifact/ProgramCodec.h"
 #include "runtime/artifact/CpuFeatures.h"
 #include <cerrno>
@@ -81,8 +82,9 @@ Result<std::shared_ptr<LoadedArtifact>> LoadedArtifact::load(const std::string &
   if (auto graphBytes = loaded->sections.find(SectionKind::graph)) {
     auto graph = decodeGraphSection(*graphBytes, loaded->weightBytes.size(), loaded->code.vocabulary);
     if (!graph.ok()) return inFile(graph.status());
-    if (loaded->code.kernels.size() != 1 || loaded->code.kernels[0] != "lathe_graph" || !loaded->code.launches.empty() || loaded->code.syntheticWeightBytes)
-      return inFile(Status(StatusCode::dataLoss, "graph: expected a program of the function 'lathe_graph' alone"));
+    const Program &p = loaded->code;
+    if (p.kernels.size() != 1 || p.kernels[0] != "lathe_graph" || !p.launches.empty() || p.syntheticWeightBytes || p.kvGroups.size() != 1 || p.kvGroups[0].kind != 0)
+      return inFile(Status(StatusCode::dataLoss, "graph: expected a program of the function 'lathe_graph' alone, with one KV group of full attention"));
     loaded->general = std::make_unique<GraphSection>(*std::move(graph));
   }
   if (Status s = loaded->file.check(); !s.ok()) return s;
@@ -91,6 +93,8 @@ Result<std::shared_ptr<LoadedArtifact>> LoadedArtifact::load(const std::string &
     loaded->chosen = gpu;
   else if (Status s = loaded->enterCode(options.variant); !s.ok())
     return inFile(std::move(s));
+  else if (Status fits = loaded->checkGraph(); !fits.ok())
+    return inFile(std::move(fits));
   loaded->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return loaded;
 }
@@ -126,6 +130,15 @@ Status LoadedArtifact::enterCode(const std::string &wanted) {
     functions.push_back(reinterpret_cast<LatheKernelFn>(symbol));
   }
   return Status();
+}
+
+/// The section may name no tensors but those that the function reads and writes.
+Status LoadedArtifact::checkGraph() const {
+  if (!general) return Status();
+  const auto *words = static_cast<const int64_t *>(dlsym(library, graphInterfaceSymbol));
+  if (!words)
+    return makeError(StatusCode::dataLoss, "'%s' is missing in code '%s'; compile the model again", graphInterfaceSymbol, artifact::toString(chosen));
+  return checkGraphInterface(*general, {words + 1, static_cast<size_t>(*words)});
 }
 
 Status LoadedArtifact::makeSyntheticWeights() {

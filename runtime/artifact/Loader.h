@@ -45,6 +45,7 @@ public:
 private:
   LoadedArtifact() = default;
   Status enterCode(const std::string &wanted);
+  Status checkGraph() const;
   Status makeSyntheticWeights();
 
   MappedFile file;

@@ -16,16 +16,7 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<LoadedArtifact> a
                                                Device *device) {
   std::unique_ptr<Engine> e(new Engine(std::move(artifact)));
   const Program &p = e->program();
-  if (options.contextTokens > p.maxSeq)
-    return makeError(StatusCode::invalidArgument,
-                     "expected a context of at most %u tokens, found %u; compile with '--max-seq %u'", p.maxSeq,
-                     options.contextTokens, options.contextTokens);
-  if (options.maxSequences == 0 || options.maxSequences > 4096)
-    return makeError(StatusCode::invalidArgument, "expected 1 to 4096 sequences, found %u", options.maxSequences);
-  if (e->artifact->graph() && options.maxSequences != 1)
-    return makeError(StatusCode::unsupported,
-                     "this artifact holds a general graph, which serves one sequence at a time: expected 1 sequence, found %u",
-                     options.maxSequences);
+  LATHE_RETURN_IF_ERROR(checkSequences(*e->artifact, options.contextTokens, options.maxSequences));
   e->chunkRows = options.chunkRows ? std::min(options.chunkRows, p.maxRows) : p.maxRows;
   e->shape = {options.maxSequences, options.contextTokens ? options.contextTokens : p.maxSeq, options.kvTokens,
               e->chunkRows};

@@ -60,15 +60,12 @@ Status EngineCore::open(std::shared_ptr<LoadedArtifact> loaded, std::shared_ptr<
   checkAlways = o.checkInvariants;
   speculate = o.speculate;
   const Program &p = artifact->program();
-  if (o.contextTokens > p.maxSeq)
-    return makeError(StatusCode::invalidArgument,
-                     "expected a context of at most %u tokens, found %u; compile with '--max-seq %u'", p.maxSeq,
-                     o.contextTokens, o.contextTokens);
-  if (o.maxSequences == 0 || o.maxSequences > 4096)
-    return makeError(StatusCode::invalidArgument, "expected 1 to 4096 sequences, found %u", o.maxSequences);
-  if (artifact->graph())
-    return Status(StatusCode::unsupported, "this artifact holds a general graph, whose one cache has no KV blocks to serve or draft with: expected "
-                                           "a model raised to llm ops; 'lathe run', 'bench' and 'eval' run this one");
+  limit.generalGraph = artifact->graph() != nullptr;
+  // Its cache is no blocks: nothing can be shared, saved, copied or taken back piecewise.
+  if (limit.generalGraph && (speculate != Speculation::off || o.savedKvBytes))
+    return makeError(StatusCode::unsupported, "this artifact holds a general graph, whose one cache has no KV blocks: expected no %s, which need a model raised to llm ops",
+                     o.savedKvBytes ? "saved KV blocks" : "drafts");
+  LATHE_RETURN_IF_ERROR(checkSequences(*artifact, o.contextTokens, o.maxSequences));
   if (o.maxQueued == 0)
     return makeError(StatusCode::invalidArgument, "expected a queue of at least 1 request: each passes through it");
 
@@ -114,7 +111,7 @@ Status EngineCore::open(std::shared_ptr<LoadedArtifact> loaded, std::shared_ptr<
   s.maxQueuedTokens = o.maxQueuedTokens;
   s.policy = o.policy;
   s.preemption = o.preemption;
-  s.prefixCache = o.prefixCache;
+  s.prefixCache = o.prefixCache && !limit.generalGraph;
   s.model = artifact::toHex(artifact->view().contentHash());
   s.savedKvBytes = o.savedKvBytes;
   s.itlTarget = o.itlTarget;
@@ -189,7 +186,8 @@ Status EngineCore::measureSteps(StepCostModel &cost, EntryKind kind) {
   for (const KVGroup &group : artifact->program().kvGroups)
     page = std::max(page, group.pageTokens);
   history -= history % page;
-  if (!most || history < page || spent + 4 * alone > 2 * measureSeconds) return Status();
+  // A general graph sees only a history that was computed.
+  if (limit.generalGraph || !most || history < page || spent + 4 * alone > 2 * measureSeconds) return Status();
   LATHE_ASSIGN_OR_RETURN(last, device->measure(most, history, kind));
   cost.setHistoryWeight(std::clamp((last / alone - 1) / history, 0.0, 1.0 / 64));
   return Status();

@@ -42,6 +42,21 @@ DraftBlocks draftBlocksFor(const Program &p, uint32_t maxSequences) {
   return d;
 }
 
+Status checkSequences(const LoadedArtifact &artifact, uint32_t contextTokens, uint32_t maxSequences) {
+  const uint32_t most = artifact.program().maxSeq;
+  if (contextTokens > most)
+    return makeError(StatusCode::invalidArgument,
+                     "expected a context of at most %u tokens, found %u; compile with '--max-seq %u'", most,
+                     contextTokens, contextTokens);
+  if (maxSequences == 0 || maxSequences > 4096)
+    return makeError(StatusCode::invalidArgument, "expected 1 to 4096 sequences, found %u", maxSequences);
+  if (artifact.graph() && maxSequences != 1)
+    return makeError(StatusCode::unsupported,
+                     "this artifact holds a general graph, which serves one sequence at a time: expected 1 sequence, found %u",
+                     maxSequences);
+  return Status();
+}
+
 uint64_t kvBytesFor(const Program &program, const KVShape &shape) {
   std::vector<uint32_t> blocks = kvBlocksFor(program, shape);
   uint64_t bytes = 0;

@@ -2,12 +2,17 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #pragma once
+#include "runtime/artifact/Loader.h"
 #include "runtime/kv/KVCache.h"
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 namespace lathe::runtime {
+
+/// Whether an engine may run |maxSequences| sequences of at most |contextTokens| tokens (0: what |artifact| was compiled for). Errors: invalidArgument;
+/// unsupported for several sequences of a general graph.
+Status checkSequences(const LoadedArtifact &artifact, uint32_t contextTokens, uint32_t maxSequences);
 
 /// Bytes of the blocks that |shape| needs, over all groups.
 uint64_t kvBytesFor(const Program &program, const KVShape &shape);

@@ -156,6 +156,7 @@ struct EngineLimits {
   unsigned threads = 0;
   uint32_t pageTokens = 0; ///< of the prefix cache: the largest page
   bool prefixCache = false;
+  bool generalGraph = false; ///< one sequence at a time in a contiguous cache; exact tokens are not promised
 };
 
 class RequestEngine {

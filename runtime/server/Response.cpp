@@ -204,7 +204,8 @@ std::string modelBody(const ServedModel &model, int64_t created) {
   return "{\"id\":" + jsonString(model.name) + ",\"object\":\"model\",\"created\":" + std::to_string(created) +
          ",\"owned_by\":\"lathe\",\"root\":" + jsonString(model.path) +
          ",\"parent\":null,\"max_model_len\":" + std::to_string(model.contextTokens) +
-         ",\"vocab_size\":" + std::to_string(model.vocabulary) + "}";
+         ",\"vocab_size\":" + std::to_string(model.vocabulary) +
+         (model.engine && model.engine->limits().generalGraph ? ",\"general_graph\":{\"sequences\":1,\"cache\":\"contiguous\",\"exact_tokens\":false}" : "") + "}";
 }
 
 std::string modelsBody(const std::vector<ServedModel> &models, int64_t created) {

@@ -213,6 +213,9 @@ std::vector<std::string> limitLines(const std::vector<ServedModel> &models, cons
         m.name.c_str(), e.contextTokens, e.maxSequences, static_cast<unsigned long long>(e.kvTokens),
         e.contextTokens ? static_cast<double>(e.kvTokens) / e.contextTokens : 0.0, e.stepTokens, e.maxQueued, e.threads,
         static_cast<double>(e.memoryBytes) / 1e6, static_cast<double>(e.savedKvBytes) / 1e6);
+    if (e.generalGraph)
+      add("model %s: a general graph: one request at a time with a contiguous cache, without prefix cache and drafts; exact tokens and planned memory are not promised",
+          m.name.c_str());
   }
   add("server: %u connections, header %u bytes in %g s, body %llu bytes in %g s, all bodies %llu bytes, unsent %llu bytes a "
       "stream, %g s without a byte taken, idle %g s, request %g s, shutdown %g s, %u workers",

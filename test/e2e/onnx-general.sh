@@ -24,10 +24,29 @@ if message=$("$LATHE" bench "$WORK/small.lathe" -p 8 -n 4 --batch 2 2>&1); then 
 say "ONNX: run of a general graph; wrong results"
 plain=$("$LATHE" run "$WORK/small.lathe" --prompt-ids 3,14,15,92 -n 6 --temp 0 --ids 2>"$WORK/run.log") || { cat "$WORK/run.log" >&2; fail "it does not run"; }
 [ "$(wc -w <<<"$plain")" = 6 ] || fail "expected 6 tokens, found: $plain"
-for refused in "run $WORK/small.lathe --prompt-ids 3,14 -n 2 --speculate auto" "serve $WORK/small.lathe --port 0"; do
-  if message=$(timeout 20 "$LATHE" $refused 2>&1); then fail "'$refused' was taken"; fi
-  [[ $message == *"this artifact holds a general graph, whose one cache has no KV blocks to serve or draft with"* ]] || fail "expected a message that says so, found: $message"
+for refused in "serve $WORK/small.lathe --port 0 --speculate ngram:drafts" "serve $WORK/small.lathe --port 0 --saved-kv 8:saved KV blocks"; do
+  if message=$(timeout 20 "$LATHE" ${refused%%:*} 2>&1); then fail "'$refused' was taken"; fi
+  [[ $message == *"this artifact holds a general graph, whose one cache has no KV blocks: expected no ${refused##*:}"* ]] || fail "expected a message that says so, found: $message"
 done
+if message=$(timeout 20 "$LATHE" run "$WORK/small.lathe" --prompt-ids 3,14 -n 2 --speculate auto 2>&1); then fail "drafts were taken"; fi
+[[ $message == *"speculate: expected off, because the model is a general graph"* ]] || fail "expected a message that says so, found: $message"
+if message=$(timeout 20 "$LATHE" serve "$WORK/small.lathe" --port 0 --max-seqs 2 2>&1); then fail "two sequences were taken"; fi
+[[ $message == *"serves one sequence at a time: expected 1 sequence, found 2"* ]] || fail "expected a message that names the limit, found: $message"
+grep -q '^memory: .*no peak is known$' "$WORK/inspect.txt" && grep -q '^KV cache: .*contiguous' "$WORK/inspect.txt" || fail "inspect states what is not planned: $(cat "$WORK/inspect.txt")"
+
+say "ONNX: a general graph served, several clients"
+"$LATHE" serve "$WORK/small.lathe" --port 0 --served-name small >"$WORK/serve.out" 2>"$WORK/serve.log" &
+server=$!
+trap 'kill $server 2>/dev/null || true' EXIT
+for _ in $(seq 100); do
+  grep -q 'listening on' "$WORK/serve.out" && break
+  kill -0 $server 2>/dev/null || fail "the server does not start: $(cat "$WORK/serve.log")"
+  sleep 0.1
+done
+grep -q 'model small: a general graph: one request at a time' "$WORK/serve.log" || fail "the server does not say that it is a general graph: $(cat "$WORK/serve.log")"
+python3 test/e2e/general_server.py "$(sed -n 's/^listening on //p' "$WORK/serve.out")" "$plain" >&2 || fail "the server answers something else than run: $(cat "$WORK/serve.log")"
+kill $server
+wait $server || true
 if message=$("$LATHE" explain "$WORK/small.lathe" 2>&1); then fail "explain took a general graph"; fi
 [[ $message == *"expected a model raised to llm ops, found a general graph"* ]] || fail "expected a message that says so, found: $message"
 # This graph's cache does not grow: its second step would read what is not there.

@@ -3,6 +3,7 @@
 //===----------------------------------------------------------------------===//
 #include "Graph.h"
 #include "lathe/Interpreter/ONNXInterpreter.h"
+#include "lathe/ONNX/Inputs.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include <cstring>
 #include <map>
@@ -11,21 +12,19 @@ using namespace mlir;
 using lathe::llm::RowValues;
 using lathe::onnx::DataType;
 using lathe::onnx::HostTensor;
+using lathe::onnx::StepInput;
 
-static HostTensor integers(DataType type, const std::vector<int64_t> &values) {
+/// [1, values] or, of rank 1, [values].
+static HostTensor integers(DataType type, int64_t rank, const std::vector<int64_t> &values) {
   HostTensor out;
   out.type = type;
-  out.shape = {1, static_cast<int64_t>(values.size())};
+  if (rank == 2) out.shape.push_back(1);
+  out.shape.push_back(static_cast<int64_t>(values.size()));
   size_t each = type == DataType::int64 ? 8 : 4;
   out.data.resize(values.size() * each);
   for (size_t k = 0; k < values.size(); ++k)
     std::memcpy(out.data.data() + k * each, &values[k], each); // little-endian: the low bytes of the number
   return out;
-}
-
-static std::string nameOf(Attribute attribute) {
-  auto text = dyn_cast_if_present<StringAttr>(attribute);
-  return text ? text.str() : "";
 }
 
 static FailureOr<RowValues> runSequence(ModuleOp module, func::FuncOp main, const std::vector<int64_t> &tokens, int64_t chunk, bool last) {
@@ -37,35 +36,41 @@ static FailureOr<RowValues> runSequence(ModuleOp module, func::FuncOp main, cons
     std::vector<HostTensor> inputs;
     for (auto [k, argument] : llvm::enumerate(main.getArguments())) {
       auto type = dyn_cast<RankedTensorType>(argument.getType());
-      std::string name = nameOf(main.getArgAttr(k, "onnx.name"));
+      std::string name = lathe::onnx::inputName(main, k);
       if (!type) return main.emitError() << "input '" << name << "': expected a tensor of known rank, found " << argument.getType();
       DataType element = lathe::onnx::dataType(type.getElementType());
       std::vector<int64_t> values;
-      if (StringRef(name).contains("input_ids")) {
-        inputs.push_back(integers(element, {tokens.begin() + done, tokens.begin() + done + n}));
-      } else if (StringRef(name).contains("position")) {
+      switch (lathe::onnx::stepInput(name, type)) {
+      case StepInput::tokens: values.assign(tokens.begin() + done, tokens.begin() + done + n); break;
+      case StepInput::positions:
         for (int64_t t = 0; t < n; ++t)
           values.push_back(done + t);
-        inputs.push_back(integers(element, values));
-      } else if (StringRef(name).contains("mask")) {
-        inputs.push_back(integers(element, std::vector<int64_t>(static_cast<size_t>(done + n), 1)));
-      } else if (StringRef(name).starts_with("past")) {
-        HostTensor &cache = caches["present" + StringRef(name).drop_front(StringRef(name).starts_with("past_key_values") ? 15 : 4).str()];
+        break;
+      case StepInput::mask: values.assign(static_cast<size_t>(done + n), 1); break;
+      case StepInput::writeIndex: values = {done}; break;
+      case StepInput::lengths: values = {done + n}; break;
+      case StepInput::past: {
+        HostTensor &cache = caches[lathe::onnx::presentName(name)];
         if (done == 0) {
+          // Empty, or with room for all tokens where a step writes into it.
+          bool buffer = lathe::onnx::isScattered(argument);
           cache.type = element;
           for (auto [d, size] : llvm::enumerate(type.getShape()))
-            cache.shape.push_back(!ShapedType::isDynamic(size) ? size : d == 0 ? 1 : 0);
-          if (cache.elements()) return main.emitError() << "input '" << name << "': expected a cache that can be empty, found " << type;
+            cache.shape.push_back(!ShapedType::isDynamic(size) ? size : d == 0 ? 1 : buffer ? all : 0);
+          if (!buffer && cache.elements()) return main.emitError() << "input '" << name << "': expected a cache that can be empty, found " << type;
+          if (buffer && cache.elements() <= int64_t(1) << 28) cache.data.assign(static_cast<size_t>(cache.elements()) * lathe::onnx::dataTypeBits(element) / 8, 0);
         }
         inputs.push_back(cache);
-      } else {
-        return main.emitError() << "input '" << name << "': expected input_ids, positions, a mask or a past";
+        continue;
       }
+      case StepInput::other: return main.emitError() << "input '" << name << "': expected input_ids, positions, a mask or a past";
+      }
+      inputs.push_back(integers(element, type.getRank(), values));
     }
     auto results = lathe::interp::runONNX(module, inputs);
     if (!results.ok()) return main.emitError() << results.status().message();
     for (auto [k, result] : llvm::enumerate(*results)) {
-      std::string name = nameOf(main.getResultAttr(k, "onnx.name"));
+      std::string name = lathe::onnx::resultName(main, k);
       if (name != "logits") {
         caches[name] = std::move(result);
         continue;

@@ -30,14 +30,21 @@ Json describe(const std::string &path, const ArtifactView &view, const Program &
     section["hash"] = toHex(s.hash);
     sections.push_back(std::move(section));
   }
+  // A general graph has one cache without pages, and its tensors no place in an arena: there is no plan to take a peak from.
+  bool planned = !view.find(SectionKind::graph);
   Json groups = Json::array();
-  for (const KVGroup &g : p.kvGroups)
+  for (const KVGroup &g : p.kvGroups) {
+    if (!planned) {
+      groups.push_back({{"kind", "contiguous"}, {"layers", g.layers}});
+      continue;
+    }
     groups.push_back({{"kind", g.kind ? "window" : "full"},
                       {"window", g.window},
                       {"page_tokens", g.pageTokens},
                       {"layers", g.layers},
                       {"block_bytes", g.blockBytes},
                       {"draft", g.draft != 0}});
+  }
   auto metadata = Json::parse(view.text(SectionKind::metadata), nullptr, false);
   uint64_t weights = p.syntheticWeightBytes ? p.syntheticWeightBytes : view.weights().size();
   return {{"file", path},
@@ -57,7 +64,8 @@ Json describe(const std::string &path, const ArtifactView &view, const Program &
             {"draft_max_seq", p.draftMaxSeq},
             {"kv_groups", groups}}},
           {"memory",
-           {{"weight_bytes", weights},
+           {{"planned", planned},
+            {"weight_bytes", weights},
             {"synthetic_weights", p.syntheticWeightBytes != 0},
             {"arena_bytes", p.arenaBytes},
             {"scratch_bytes_per_thread", p.scratchBytes},
@@ -81,12 +89,23 @@ void print(const Json &d) {
               p["max_rows"].get<unsigned>(), p["max_seq"].get<unsigned>(), p["vocabulary"].get<unsigned>(),
               p["kernels"].get<unsigned>(), p["launches"].get<unsigned>());
   if (p["draft_max_seq"].get<unsigned>()) std::printf("draft program: context %u\n", p["draft_max_seq"].get<unsigned>());
-  for (const Json &g : p["kv_groups"])
+  bool planned = m["planned"].get<bool>();
+  for (const Json &g : p["kv_groups"]) {
+    if (!planned) {
+      std::printf("KV cache: %u layers, contiguous, of one sequence\n", g["layers"].get<unsigned>());
+      continue;
+    }
     std::printf("KV group%s: %u layers, %s attention%s, pages of %u tokens, %llu bytes a page\n", g["draft"].get<bool>() ? " of the draft program" : "",
                 g["layers"].get<unsigned>(), g["kind"].get<std::string>().c_str(),
                 g["kind"] == "window" ? (" over " + std::to_string(g["window"].get<unsigned>()) + " tokens").c_str()
                                       : "",
                 g["page_tokens"].get<unsigned>(), static_cast<unsigned long long>(g["block_bytes"].get<uint64_t>()));
+  }
+  if (!planned) {
+    std::printf("memory: weights %.1f MB + %.1f KB a token of context, twice while a step runs + the tensors of a step, which are not planned: no peak is known\n",
+                m["weight_bytes"].get<double>() / 1e6, m["kv_bytes_per_token"].get<double>() / 1e3);
+    return;
+  }
   double fixed = m["weight_bytes"].get<double>() + m["arena_bytes"].get<double>();
   std::printf(
       "memory: weights %.1f MB%s + work space %.1f MB + %.2f MB a thread + %.1f KB a token of context; peak for the "

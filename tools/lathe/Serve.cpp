@@ -24,7 +24,8 @@ struct ServeFlags {
   server::ServerOptions server;
   std::vector<std::string> names;
   std::string keyFile, policy = "fcfs", preemption = "auto", pooling = "last", generation = "auto", speculate = "off", trace;
-  uint64_t port = 8000, sequences = 64, queue = 256, queueTokens = 0, stepTokens = 0, savedKv = 0;
+  uint64_t port = 8000, queue = 256, queueTokens = 0, stepTokens = 0, savedKv = 0;
+  std::optional<uint64_t> sequences;
   std::optional<double> itl, header, body, idle, write, ping, request, shutdown;
   uint64_t connections = 1024, bodyMb = 8, bodiesMb = 256, unsentKb = 1024, workers = 2;
   bool noPrefixCache = false;
@@ -44,7 +45,7 @@ Options declare(ServeFlags &f) {
   o.texts("--cors-origin", "URL", "a web site whose pages may call", f.server.corsOrigins);
   o.heading("Engine");
   f.engine.declare(o);
-  o.number("--max-seqs", "N", "sequences computed at one time (default: 64)", f.sequences, 1, 4096);
+  o.number("--max-seqs", "N", "sequences computed at one time (default: 64; 1 for a general graph)", f.sequences, 1, 4096);
   o.number("--saved-kv", "MB", "host memory for KV blocks of preempted requests; 0: they are computed again", f.savedKv, 0, uint64_t(1) << 32);
   o.number("--step-tokens", "N", "rows of a step at most (default: chosen from measured step times)", f.stepTokens, 0, 1 << 20);
   o.text("--policy", "P", "order of requests: fcfs, priority, fair or deadline (default: fcfs)", f.policy);
@@ -130,7 +131,7 @@ Result<server::ServedModel> openServed(const std::string &path, const std::strin
   o.pin = f.engine.pin;
   o.contextTokens = static_cast<uint32_t>(f.engine.context);
   o.memoryBudget = f.engine.memory.value_or(0) << 20;
-  o.maxSequences = static_cast<uint32_t>(f.sequences);
+  o.maxSequences = static_cast<uint32_t>(f.sequences.value_or(artifact->graph() ? 1 : 64));
   o.savedKvBytes = f.savedKv << 20;
   o.stepTokens = static_cast<uint32_t>(f.stepTokens);
   o.maxQueued = static_cast<uint32_t>(f.queue);

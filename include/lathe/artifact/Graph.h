@@ -37,4 +37,9 @@ struct LatheGraphCall {
 /// "lathe_graph" of a code section. Not reentrant: one call at a time for each loaded code section.
 using LatheGraphFn = void (*)(const LatheGraphCall *call);
 
+/// "lathe_graph_interface" of a code section: int64 words that say what the function takes and gives, so that nothing else has to be
+/// believed before it is entered: how many words follow, inputs, results, then for each tensor the bytes of an element, the rank
+/// and the sizes (-1: any).
+inline constexpr char graphInterfaceSymbol[] = "lathe_graph_interface";
+
 } // namespace lathe

@@ -48,4 +48,7 @@ std::string encodeGraphSection(const GraphSection &graph);
 /// 8, weights within |weightBytes|. dataLoss names the port.
 Result<GraphSection> decodeGraphSection(std::span<const uint8_t> bytes, uint64_t weightBytes, uint64_t vocabulary);
 
+/// Whether lathe_graph may be called with the tensors of |graph|: |words| is its lathe_graph_interface (Graph.h). dataLoss names the port.
+Status checkGraphInterface(const GraphSection &graph, std::span<const int64_t> words);
+
 } // namespace lathe

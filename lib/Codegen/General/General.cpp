@@ -45,9 +45,11 @@ static LogicalResult canonicalizeTensors(ModuleOp module) {
 
 static LogicalResult lowerGraph(ModuleOp module) {
   bool results = false;
+  SmallVector<int64_t> interface;
   if (auto graph = module.lookupSymbol<func::FuncOp>("graph")) {
     graph->setAttr("llvm.emit_c_interface", UnitAttr::get(module.getContext()));
     results = graph.getNumResults() > 0;
+    interface = graphInterface(graph.getFunctionType());
     // The attributes of arguments are for people and for the artifact; LLVM knows none of them.
     for (unsigned i = 0; i < graph.getNumArguments(); ++i)
       for (NamedAttribute a : llvm::to_vector(graph.getArgAttrDict(i).getValue()))
@@ -97,7 +99,7 @@ static LogicalResult lowerGraph(ModuleOp module) {
   if (failed(pm.run(module))) return failure();
   if (results)
     if (Operation *entry = module.lookupSymbol("_mlir_ciface_graph")) entry->setAttr("lathe.results", UnitAttr::get(module.getContext()));
-  LogicalResult made = addGraphEntry(module);
+  LogicalResult made = addGraphEntry(module, interface);
   if (Operation *entry = module.lookupSymbol("_mlir_ciface_graph")) entry->removeAttr("lathe.results");
   return made;
 }

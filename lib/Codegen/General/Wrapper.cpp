@@ -14,7 +14,7 @@ namespace {
 class Entry {
 public:
   explicit Entry(ModuleOp m) : module(m), b(m.getContext()), loc(m.getLoc()) {}
-  LogicalResult build();
+  LogicalResult build(ArrayRef<int64_t> interface);
 
 private:
   /// A field of the current call.
@@ -47,7 +47,7 @@ private:
   Type pointer;
 };
 
-LogicalResult Entry::build() {
+LogicalResult Entry::build(ArrayRef<int64_t> interface) {
   pointer = LLVM::LLVMPointerType::get(b.getContext());
   auto graph = module.lookupSymbol<LLVM::LLVMFuncOp>("_mlir_ciface_graph");
   if (!graph) return module.emitError() << "expected a function 'graph' with a C interface";
@@ -63,6 +63,10 @@ LogicalResult Entry::build() {
     b.setInsertionPointToStart(&global.getInitializerRegion().front());
     LLVM::ReturnOp::create(b, loc, ValueRange{LLVM::ZeroOp::create(b, loc, pointer)});
   }
+  SmallVector<int64_t> words{int64_t(interface.size())};
+  llvm::append_range(words, interface);
+  auto wordsType = LLVM::LLVMArrayType::get(b.getI64Type(), words.size());
+  LLVM::GlobalOp::create(b, loc, wordsType, true, LLVM::Linkage::External, graphInterfaceSymbol, b.getI64TensorAttr(words), 8);
   callBack("_mlir_memref_to_llvm_alloc", offsetof(LatheGraphCall, allocate));
   callBack("_mlir_memref_to_llvm_free", offsetof(LatheGraphCall, release));
   callBack("lathe_graph_fail", offsetof(LatheGraphCall, fail));
@@ -88,6 +92,19 @@ LogicalResult Entry::build() {
 
 } // namespace
 
-LogicalResult addGraphEntry(ModuleOp module) { return Entry(module).build(); }
+SmallVector<int64_t> graphInterface(FunctionType type) {
+  SmallVector<int64_t> words{type.getNumInputs(), type.getNumResults()};
+  for (TypeRange types : {TypeRange(type.getInputs()), TypeRange(type.getResults())})
+    for (Type t : types) {
+      auto tensor = cast<RankedTensorType>(t);
+      words.push_back(llvm::divideCeil(tensor.getElementTypeBitWidth(), 8));
+      words.push_back(tensor.getRank());
+      for (int64_t n : tensor.getShape())
+        words.push_back(ShapedType::isDynamic(n) ? -1 : n);
+    }
+  return words;
+}
+
+LogicalResult addGraphEntry(ModuleOp module, ArrayRef<int64_t> interface) { return Entry(module).build(interface); }
 
 } // namespace lathe::codegen

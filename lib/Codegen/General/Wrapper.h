@@ -3,11 +3,15 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 #include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/BuiltinTypes.h"
 
 namespace lathe::codegen {
 
-/// |module| is in the LLVM dialect and has `_mlir_ciface_graph`. Adds `lathe_graph`, and bodies for the functions that allocate, release
-/// and fail, which call back through the call's struct.
-mlir::LogicalResult addGraphEntry(mlir::ModuleOp module);
+/// What `lathe_graph_interface` says of functions of type |type| (tensors of known rank), without the word for its length (lathe/artifact/Graph.h).
+llvm::SmallVector<int64_t> graphInterface(mlir::FunctionType type);
+
+/// |module| is in the LLVM dialect and has `_mlir_ciface_graph`. Adds `lathe_graph`, its |interface|, and bodies for the functions that allocate,
+/// release and fail, which call back through the call's struct.
+mlir::LogicalResult addGraphEntry(mlir::ModuleOp module, llvm::ArrayRef<int64_t> interface);
 
 } // namespace lathe::codegen

@@ -5,7 +5,6 @@
 #include "lathe/artifact/Graph.h"
 #include "runtime/device/Trees.h"
 #include <algorithm>
-#include <chrono>
 #include <csetjmp>
 #include <cstdlib>
 #include <cstring>
@@ -30,11 +29,21 @@ struct Descriptor {
   }
 };
 
-/// Memory that the running call has, and how it left.
+/// Memory that the running call has, and how it left. Not on the stack of who calls setjmp: a local that changes before longjmp
+/// has no value after it.
 struct CallState {
   jmp_buf leave;
   std::unordered_set<void *> memory;
   int64_t check = -1; ///< -2: out of memory
+};
+
+/// What a present cached: the result's own memory, [.., length, ..].
+struct Cache {
+  struct Free {
+    void operator()(void *p) const { std::free(p); }
+  };
+  std::unique_ptr<uint8_t, Free> data;
+  uint64_t bytes = 0;
 };
 
 void *allocate(void *context, uint64_t bytes) {
@@ -53,6 +62,17 @@ void release(void *context, void *p) {
 void failed(void *context, int64_t check) {
   static_cast<CallState *>(context)->check = check;
   longjmp(static_cast<CallState *>(context)->leave, 1);
+}
+
+/// Calls |function|. False: a callback left it.
+bool enter(LatheGraphFn function, const LatheGraphCall &call, CallState &state) {
+  // The code keeps the call in a global of its own: one call at a time, whichever engine makes it.
+  static std::mutex oneCall;
+  std::lock_guard<std::mutex> lock(oneCall);
+  // The frames between here and the callbacks are compiled code without destructors.
+  if (setjmp(state.leave)) return false;
+  function(&call);
+  return true;
 }
 
 float toFloat(GraphType type, const uint8_t *data, int64_t i) {
@@ -79,7 +99,7 @@ float toFloat(GraphType type, const uint8_t *data, int64_t i) {
 class GraphExecutable : public Executable {
 public:
   explicit GraphExecutable(std::shared_ptr<LoadedArtifact> loaded)
-      : artifact(std::move(loaded)), program(artifact->program()), graph(*artifact->graph()), caches(graph.outputs.size()) {
+      : artifact(std::move(loaded)), program(artifact->program()), graph(*artifact->graph()), state(std::make_unique<CallState>()), caches(graph.outputs.size()) {
     logitRows.resize(uint64_t(program.maxRows) * program.vocabulary);
     hiddenRow.resize(program.hiddenStride);
   }
@@ -93,17 +113,9 @@ public:
           return makeError(StatusCode::unsupported, "this graph gives logits of a step's last token only: expected row %u, found %d", rows - 1, row);
       return ++last;
     }
-    auto begin = std::chrono::steady_clock::now();
-    Status status = run(step);
-    if (!status.ok()) {
-      length = 0;
+    if (Status status = run(step); !status.ok()) {
+      truncate(0);
       return status;
-    }
-    if (profiling) {
-      double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-      measured.fastest = measured.calls ? std::min(measured.fastest, seconds) : seconds;
-      measured.calls += 1;
-      measured.seconds += seconds;
     }
     return ++last;
   }
@@ -120,18 +132,14 @@ public:
   Status copyBlock(uint32_t, uint32_t, uint32_t) override { return noBlocks(); }
   Status copyEntry(uint32_t, uint32_t, uint32_t, uint32_t, uint32_t) override { return noBlocks(); }
   Status fillBlock(uint32_t, uint32_t, uint8_t) override { return noBlocks(); }
-  void setProfiling(bool on) override {
-    profiling = on;
-    measured = {};
-  }
-  std::vector<LaunchProfile> profile() const override {
-    return measured.calls && !program.launches.empty() ? std::vector<LaunchProfile>{measured} : std::vector<LaunchProfile>();
-  }
+  // There are no launches to tell the times of.
+  void setProfiling(bool) override {}
+  std::vector<LaunchProfile> profile() const override { return {}; }
   unsigned threads() const override { return 1; }
   uint64_t memoryBytes() const override {
     uint64_t bytes = logitRows.size() * 4;
-    for (const auto &cache : caches)
-      bytes += cache.capacity();
+    for (const Cache &cache : caches)
+      bytes += cache.bytes;
     return bytes;
   }
 
@@ -141,19 +149,19 @@ private:
   void truncate(uint32_t newLength);
   Status call(const LatheStep &step);
   Status take(const int64_t *results, int64_t tokens);
+  Status keep(Cache &cache, void *allocated, const uint8_t *data, uint64_t bytes);
 
   std::shared_ptr<LoadedArtifact> artifact;
   const Program &program;
   const GraphSection &graph;
-  std::vector<std::vector<uint8_t>> caches; ///< by result: what present cached, [.., length, ..]
+  std::unique_ptr<CallState> state;
+  std::vector<Cache> caches; ///< by result, of presents
   uint32_t length = 0, rows = 0;
   int32_t owner = 0;
   std::vector<float> logitRows, hiddenRow;
   bool lastOnly = false; ///< the graph gives the logits of the last token only
   std::vector<int32_t> outRows;
   Ticket last = 0;
-  bool profiling = false;
-  LaunchProfile measured;
 };
 
 Status GraphExecutable::run(const LatheStep &step) {
@@ -186,9 +194,10 @@ void GraphExecutable::truncate(uint32_t newLength) {
       if (k < p.axis) outer *= uint64_t(p.dims[k]);
       if (k > p.axis) inner *= uint64_t(p.dims[k]);
     }
-    for (uint64_t o = 0; o < outer; ++o)
-      std::memmove(caches[i].data() + o * newLength * inner, caches[i].data() + o * length * inner, newLength * inner);
-    caches[i].resize(outer * newLength * inner);
+    uint8_t *data = caches[i].data.get();
+    for (uint64_t o = 0; o < outer && newLength; ++o)
+      std::memmove(data + o * newLength * inner, data + o * length * inner, newLength * inner);
+    if (!newLength) caches[i] = {};
   }
   length = newLength;
 }
@@ -228,7 +237,7 @@ Status GraphExecutable::call(const LatheStep &step) {
       break;
     case GraphRole::past:
       dims[p.axis] = length;
-      inputs[i].set(caches[p.peer].data(), dims);
+      inputs[i].set(caches[p.peer].data.get(), dims);
       break;
     default: // weights
       inputs[i].set(artifact->weights().data() + p.offset, dims);
@@ -242,34 +251,31 @@ Status GraphExecutable::call(const LatheStep &step) {
     words += 3 + 2 * p.dims.size();
   std::vector<int64_t> results(words);
 
-  CallState state;
-  LatheGraphCall graphCall{sizeof graphCall, 0, &state, allocate, release, failed, pointers.data(), results.data()};
-  auto function = reinterpret_cast<LatheGraphFn>(artifact->kernels()[0]);
+  *state = {};
+  LatheGraphCall graphCall{sizeof graphCall, 0, state.get(), allocate, release, failed, pointers.data(), results.data()};
+  bool finished = enter(reinterpret_cast<LatheGraphFn>(artifact->kernels()[0]), graphCall, *state);
   Status status;
-  // The code keeps the call in a global of its own: one call at a time, whichever engine makes it.
-  static std::mutex oneCall;
-  std::lock_guard<std::mutex> lock(oneCall);
-  // The frames between here and the callbacks are compiled code without destructors.
-  if (setjmp(state.leave) == 0) {
-    function(&graphCall);
+  if (finished) {
     status = take(results.data(), n);
-  } else if (state.check == -2) {
+  } else if (state->check == -2) {
     status = Status(StatusCode::resourceExhausted, "not enough memory for a step of the graph");
   } else {
-    auto check = static_cast<uint64_t>(state.check);
+    auto check = static_cast<uint64_t>(state->check);
     status = Status(StatusCode::invalidArgument, check < graph.checks.size() ? graph.checks[check] : "the graph failed a check that it does not name");
   }
-  for (void *p : state.memory)
+  for (void *p : state->memory)
     std::free(p);
+  state->memory.clear();
   return status;
 }
 
-/// Copies logits and caches out of the results of a call with |tokens| tokens.
+/// Takes logits and caches out of the results of a call with |tokens| tokens.
 Status GraphExecutable::take(const int64_t *at, int64_t tokens) {
+  std::vector<Cache> kept; // by present
   for (size_t i = 0; i < graph.outputs.size(); ++i) {
     const GraphPort &p = graph.outputs[i];
     auto *data = reinterpret_cast<const uint8_t *>(at[1]) + at[2] * p.elementBytes;
-    const int64_t *sizes = at + 3;
+    const int64_t allocated = at[0], *sizes = at + 3;
     at += 3 + 2 * p.dims.size();
     for (size_t k = 0; k < p.dims.size(); ++k)
       if (p.dims[k] != -1 && p.dims[k] != sizes[k])
@@ -288,10 +294,26 @@ Status GraphExecutable::take(const int64_t *at, int64_t tokens) {
       uint64_t bytes = p.elementBytes;
       for (size_t k = 0; k < p.dims.size(); ++k)
         bytes *= uint64_t(sizes[k]);
-      std::vector<uint8_t> copy(data, data + bytes); // the result may be the cache itself
-      caches[i] = std::move(copy);
+      kept.emplace_back();
+      LATHE_RETURN_IF_ERROR(keep(kept.back(), reinterpret_cast<void *>(allocated), data, bytes));
     }
   }
+  // All at once: a result may be an input's memory, which is the cache that it replaces.
+  for (size_t i = 0, next = 0; i < graph.outputs.size(); ++i)
+    if (graph.outputs[i].role == GraphRole::present) caches[i] = std::move(kept[next++]);
+  return Status();
+}
+
+/// Takes over the memory of a result, or copies one that lies in the memory of something else.
+Status GraphExecutable::keep(Cache &cache, void *allocated, const uint8_t *data, uint64_t bytes) {
+  if (data == allocated && state->memory.erase(allocated)) {
+    cache.data.reset(static_cast<uint8_t *>(allocated));
+  } else {
+    cache.data.reset(static_cast<uint8_t *>(std::malloc(std::max<uint64_t>(bytes, 1))));
+    if (!cache.data) return Status(StatusCode::resourceExhausted, "not enough memory for the cache of the graph");
+    std::memcpy(cache.data.get(), data, bytes);
+  }
+  cache.bytes = bytes;
   return Status();
 }
 

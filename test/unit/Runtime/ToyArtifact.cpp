@@ -155,6 +155,60 @@ Status writeToyArtifact(const std::string &path, const ToyOptions &options) {
   return writer.finish();
 }
 
+GraphSection toyGraphSection() {
+  GraphSection g;
+  g.inputs = {{GraphRole::tokens, GraphType::i64, 8, {-1, -1}, "input_ids"},
+              {GraphRole::mask, GraphType::i32, 4, {1, -1}, "attention_mask"},
+              {GraphRole::past, GraphType::f32, 4, {1, 2, -1, 4}, "past.0", 2, 1},
+              {GraphRole::weight, GraphType::f32, 4, {toyVocabulary, 8}, "embedding", 0, 0, 0},
+              {GraphRole::weight, GraphType::i32, 4, {1}, "mode", 0, 0, toyVocabulary * 32}};
+  g.outputs = {{GraphRole::logits, GraphType::f32, 4, {-1, -1, toyVocabulary}, "logits"}, {GraphRole::present, GraphType::f32, 4, {1, 2, -1, 4}, "present.0", 2}};
+  g.checks = {"node 'embed': a bad token", "node 'mask': expected ones"};
+  return g;
+}
+
+Status writeToyGraph(const std::string &path, ToyGraphMode mode, const GraphSection &section, const std::vector<uint8_t> &code) {
+  Program p;
+  p.maxRows = p.maxOutRows = 8;
+  p.maxSeq = 64;
+  p.vocabulary = p.logitsStride = toyVocabulary;
+  p.hiddenSize = 1;
+  p.hiddenStride = 16;
+  p.hiddenOffset = (uint64_t(p.maxRows) * toyVocabulary * 4 + 63) / 64 * 64;
+  p.arenaBytes = p.hiddenOffset + uint64_t(p.maxRows) * p.hiddenStride * 4;
+  p.kernels = {"lathe_graph"};
+  p.entries = {{"step", {{p.maxRows, 0, 0}}}, {"head", {{p.maxRows, 0, 0}}}};
+  p.kvGroups = {{0, 0, 16, 1, 16 * 32}};
+  LATHE_ASSIGN_OR_RETURN(auto writer, artifact::ArtifactWriter::create(path));
+  LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::program, Variant::none, encodeProgram(p)));
+  LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::graph, encodeGraphSection(section)));
+  if (!code.empty()) LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::code, Variant::avx2, code));
+  LATHE_RETURN_IF_ERROR(writer.beginWeights());
+  std::vector<float> weights = toyWeights({});
+  LATHE_RETURN_IF_ERROR(writer.append({reinterpret_cast<const uint8_t *>(weights.data()), toyVocabulary * 32}));
+  uint8_t word[4];
+  std::memcpy(word, &mode, 4);
+  LATHE_RETURN_IF_ERROR(writer.append(word));
+  return writer.finish();
+}
+
+std::vector<std::vector<float>> toyGraphLogits(const std::vector<int32_t> &tokens) {
+  std::vector<float> embedding = toyWeights({}), state(8);
+  std::vector<std::vector<float>> rows;
+  for (int32_t token : tokens) {
+    auto &row = rows.emplace_back();
+    for (int k = 0; k < 8; ++k)
+      state[k] = state[k] * 0.75f + embedding[token * 8 + k];
+    for (int v = 0; v < toyVocabulary; ++v) {
+      float sum = 0;
+      for (int k = 0; k < 8; ++k)
+        sum = sum + embedding[v * 8 + k] * state[k];
+      row.push_back(sum);
+    }
+  }
+  return rows;
+}
+
 /// The rows behind the last layer.
 static std::vector<std::vector<float>> toyHidden(const ToyOptions &options, const std::vector<int32_t> &tokens) {
   std::vector<float> embedding = toyWeights(options);

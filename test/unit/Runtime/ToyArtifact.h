@@ -6,6 +6,7 @@
 // of placement, batching or dealing shows in the bits.
 //===----------------------------------------------------------------------===//
 #pragma once
+#include "lathe/artifact/GraphSection.h"
 #include "lathe/artifact/Program.h"
 #include "lathe/artifact/Writer.h"
 #include <string>
@@ -48,5 +49,21 @@ std::vector<uint8_t> toyCode();
 std::vector<std::vector<float>> toyLogits(const ToyOptions &options, const std::vector<int32_t> &tokens);
 /// Its hidden states behind the "norm" (x / (1 + x.x)): rows of toyWidth.
 std::vector<std::vector<float>> toyEmbeddings(const ToyOptions &options, const std::vector<int32_t> &tokens);
+
+/// A general graph with a cache of 2 heads of 4 (ToyGraph.cpp), and ways for it to go wrong.
+enum class ToyGraphMode : int32_t {
+  whole,
+  lastRow,  ///< logits of the last token of a step only
+  stuck,    ///< gives back its past as its cache
+  borrowed, ///< gives the embedding's memory as its cache
+  hungry,   ///< asks for more memory than there is
+  nameless, ///< fails a check that the section does not name
+};
+inline constexpr int toyGraphBadToken = 41; ///< fails the first check
+GraphSection toyGraphSection();
+Status writeToyGraph(const std::string &path, ToyGraphMode mode = ToyGraphMode::whole, const GraphSection &section = toyGraphSection(),
+                     const std::vector<uint8_t> &code = toyCode());
+/// What it says, computed directly: logits after each of |tokens|.
+std::vector<std::vector<float>> toyGraphLogits(const std::vector<int32_t> &tokens);
 
 } // namespace lathe::test

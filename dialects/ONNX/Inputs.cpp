@@ -1,0 +1,47 @@
+//===- Inputs.cpp -----------------------------------------------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#include "lathe/ONNX/Inputs.h"
+
+using namespace mlir;
+
+namespace lathe::onnx {
+
+StepInput stepInput(StringRef name, Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  if (!tensor) return StepInput::other;
+  Type element = tensor.getElementType();
+  bool integers = element.isInteger(64) || element.isInteger(32);
+  if (integers && tensor.getRank() == 2) {
+    if (name == "input_ids") return StepInput::tokens;
+    if (name == "attention_mask") return StepInput::mask;
+    if (name == "position_ids") return StepInput::positions;
+  }
+  if (integers && tensor.getRank() == 1) {
+    if (name == "write_indices") return StepInput::writeIndex;
+    if (name == "nonpad_kv_seqlen") return StepInput::lengths;
+  }
+  return presentName(name).empty() ? StepInput::other : StepInput::past;
+}
+
+std::string presentName(StringRef past) {
+  for (StringRef prefix : {"past_key_values", "past"})
+    if (past.starts_with(prefix)) return "present" + past.drop_front(prefix.size()).str();
+  return "";
+}
+
+static std::string text(Attribute attribute) {
+  auto name = dyn_cast_if_present<StringAttr>(attribute);
+  return name ? name.str() : "";
+}
+std::string inputName(func::FuncOp graph, unsigned argument) { return text(graph.getArgAttr(argument, "onnx.name")); }
+std::string resultName(func::FuncOp graph, unsigned result) { return text(graph.getResultAttr(result, "onnx.name")); }
+
+bool isScattered(Value value) {
+  return llvm::any_of(value.getUsers(), [&](Operation *user) {
+    auto node = dyn_cast<NodeOp>(user);
+    return node && node.getOpType() == "TensorScatter" && node.getInputs()[0] == value;
+  });
+}
+
+} // namespace lathe::onnx

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Checks exports that test/full/onnx.sh made: each is raised; float ones are the module of the safetensors, and the interpreter gives the same bits;
-block-quantized ones are compared with onnxruntime.
+"""Checks exports that test/full/onnx.sh made: each is raised, also with other names and orders; float ones are the module of the safetensors, and the
+interpreter gives the same bits; block-quantized ones are compared with onnxruntime, and as compiled code with the interpreter. Of tiny models the ways and
+onnxruntime's logits are those of the fixtures.
 
-usage: check_onnx.py --build BUILD [--smollm2 DIR] [--tiny DIR]
+usage: check_onnx.py --build BUILD [--smollm2 DIR] [--tiny DIR --fixtures DIR]
 """
 import argparse
 import json
@@ -13,6 +14,10 @@ import subprocess
 import sys
 
 import numpy as np
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / 'test/onnx'))
+from exports import disguise, run_ort  # noqa: E402
 
 TOKENS = [1, 9690, 198, 2683, 359, 253, 5356, 5646, 11173, 3365, 3511, 308]
 
@@ -45,54 +50,73 @@ class Checker:
         run(self.build / 'bin/lathe-interp', f32, '--tokens', ','.join(map(str, tokens)), '--raw', raw)
         return np.fromfile(raw, np.float32).reshape(len(tokens), -1)
 
-    def directory(self, base, tokens):
+    def raised(self, model, step):
+        """Whether |model| is raised; writes the module to |step|."""
+        graph = step.with_suffix('.graph')
+        graph.write_text(run(self.build / 'bin/lathe-import', model).stdout)
+        messages = run(self.build / 'bin/lathe-opt', '--onnx-raise=remarks=true', graph, '-o', step).stderr
+        graph.unlink()
+        text = step.read_text()
+        warnings = '\n'.join(line for line in messages.splitlines() if ' warning: ' in line)
+        return 'func.func @step' in text and not re.search(r'\bonnx\.(op|param|weight|constant)\b', text), warnings
+
+    def compiled(self, model, tokens, expected, limit, what):
+        """Compiled code against |expected|, for prompts and for single tokens."""
+        artifact, raw = model.with_suffix('.lathe'), model.with_suffix('.expected')
+        expected.astype(np.float32).tofile(raw)
+        run(self.build / 'bin/lathe', 'compile', model, '-o', artifact, '--target', 'native', '--activations', 'f32', '--kv', 'f32')
+        for chunk in (len(tokens) - 4, 1):
+            result = subprocess.run([str(c) for c in (self.build / 'test/e2e/CompareLogits', '--chunk', chunk, artifact, raw, limit, *tokens)], capture_output=True, text=True)
+            self.check(result.returncode == 0, f'{what}, {chunk} tokens a step: {(result.stdout + result.stderr).strip()}')
+        artifact.unlink()
+
+    def directory(self, base, tokens, fixture=None):
+        config = json.loads((base / 'hf/config.json').read_text())
+        tokens = json.loads((fixture / 'tokens.json').read_text()) if fixture else tokens
         reference = base / 'reference.mlir'
         reference.write_text(run(self.build / 'bin/lathe-import', base / 'hf').stdout)
         expected = self.logits(reference, tokens)
-        for model in sorted(base.glob('*/model.onnx')):
+        models = sorted(base.glob('*/model.onnx'))
+        if fixture:
+            ways, known = {m.parent.name for m in models}, {m.parent.name for m in fixture.glob('*/model.onnx')}
+            self.check(known <= ways, f'{base.name}: the ways of the fixtures, {", ".join(sorted(known - ways)) or "none"} missing')
+        compiled = False
+        for model in models:
             way = f'{base.name}/{model.parent.name}'
             if not (model.parent / 'config.json').exists():
                 shutil.copy(base / 'hf/config.json', model.parent)
-            graph, step = model.with_suffix('.graph.mlir'), model.with_suffix('.step.mlir')
-            graph.write_text(run(self.build / 'bin/lathe-import', model).stdout)
-            raised = run(self.build / 'bin/lathe-opt', '--onnx-raise=remarks=true', graph, '-o', step)
-            text = step.read_text()
-            self.check('func.func @step' in text and 'onnx.' not in text, f'{way}: raised' + ('' if 'func.func @step' in text else '\n' + raised.stderr))
-            if 'func.func @step' not in text:
+            step = model.with_suffix('.step.mlir')
+            good, messages = self.raised(model, step)
+            self.check(good, f'{way}: raised' + ('' if good else '\n' + messages))
+            if not good:
                 continue
+            text = step.read_text()
+            hidden = model.with_name('disguised.onnx')
+            disguise(model, hidden, len(way))
+            other = model.with_suffix('.disguised.mlir')
+            good, messages = self.raised(hidden, other)
+            self.check(good and normalized(other.read_text()) == normalized(text), f'{way}: the same with other names and another order' + ('' if good else '\n' + messages))
+            hidden.unlink()
             got = self.logits(step, tokens)
+            prompt = len(tokens) - 4
+            ort = run_ort(model, tokens, prompt, config)
+            error = np.abs(got - ort).max() / np.abs(ort).max()
             if 'int4' in way:
-                ort = run_ort(model, tokens)
-                error = np.abs(got - ort).max() / np.abs(ort).max()
                 same = (got.argmax(1) == ort.argmax(1)).mean()
                 # onnxruntime rounds activations to 8 bits for these weights, and our scales are f16.
                 self.check(error < 0.1 and same > 0.8, f'{way}: {error:.1e} from onnxruntime, {same:.0%} of the choices are equal')
+                self.compiled(model, tokens, got, 1e-4, f'{way}: compiled, against the interpreter')
                 continue
             self.check(normalized(text) == normalized(reference.read_text()), f'{way}: the module of the safetensors')
             self.check(np.array_equal(got, expected), f'{way}: bit-equal logits')
-            ort = run_ort(model, tokens)
-            error = np.abs(got - ort).max() / np.abs(ort).max()
             self.check(error < 2e-4, f'{way}: {error:.1e} from onnxruntime')
-
-
-def run_ort(path, tokens):
-    """Logits of a prompt and of the last four tokens one at a time."""
-    import onnxruntime
-    config = json.loads((path.parent / 'config.json').read_text())
-    size = config.get('head_dim') or config.get('n_embd', config.get('hidden_size')) // config.get('n_head', config.get('num_attention_heads'))
-    session = onnxruntime.InferenceSession(str(path), providers=['CPUExecutionProvider'])
-    names = [i.name for i in session.get_inputs()]
-    past = {i.name: np.zeros((1, i.shape[1], 0, size), np.float32) for i in session.get_inputs() if i.name.startswith('past')}
-    rows, done, prompt = [], 0, len(tokens) - 4
-    for chunk in [tokens[:prompt]] + [[t] for t in tokens[prompt:]]:
-        feed = {'input_ids': np.array([chunk], np.int64), 'attention_mask': np.ones((1, done + len(chunk)), np.int64),
-                'position_ids': np.arange(done, done + len(chunk), dtype=np.int64)[None], **past}
-        out = session.run(None, {n: feed[n] for n in names})
-        rows.append(out[0][0])
-        presents = [o.name for o in session.get_outputs()][1:]
-        past = {n.replace('present', 'past_key_values'): v for n, v in zip(presents, out[1:])}
-        done += len(chunk)
-    return np.concatenate(rows)
+            if fixture:
+                before = np.fromfile(fixture / 'expected.f32', np.float32).reshape(ort.shape)
+                change = np.abs(before - ort).max() / np.abs(before).max()
+                self.check(change < 1e-4, f'{way}: {change:.1e} from the fixture\'s logits')
+            if not compiled:  # the others are the same module
+                self.compiled(model, tokens, ort, 2e-4, f'{way}: compiled, against onnxruntime')
+            compiled = True
 
 
 def main():
@@ -100,12 +124,13 @@ def main():
     parser.add_argument('--build', type=pathlib.Path, required=True)
     parser.add_argument('--smollm2', type=pathlib.Path)
     parser.add_argument('--tiny', type=pathlib.Path)
+    parser.add_argument('--fixtures', type=pathlib.Path, default=ROOT / 'test/fixtures/onnx')
     arguments = parser.parse_args()
     checker = Checker(arguments.build)
     if arguments.smollm2:
         checker.directory(arguments.smollm2, TOKENS)
     for family in sorted(p for p in (arguments.tiny.iterdir() if arguments.tiny else []) if p.is_dir()):
-        checker.directory(family, [t % 80 for t in range(3, 400, 11)])
+        checker.directory(family, [], arguments.fixtures / family.name)
     if checker.failures:
         sys.exit(f'{checker.failures} checks failed')
 

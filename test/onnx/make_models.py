@@ -20,6 +20,7 @@ import numpy as np
 import onnx
 import torch
 import transformers
+from exports import cache_shape, run_ort
 from transformers.cache_utils import DynamicCache
 
 WAYS = {  # way: attention, operator set, through torch.export
@@ -69,15 +70,10 @@ class WithPast(torch.nn.Module):
         return tuple(result)
 
 
-def cache_shape(config):
-    heads = getattr(config, 'num_key_value_heads', None) or config.num_attention_heads
-    return heads, getattr(config, 'head_dim', None) or config.hidden_size // config.num_attention_heads
-
-
 def export(model, path, attention, opset, dynamo):
     model.set_attn_implementation(attention)
     layers = model.config.num_hidden_layers
-    heads, size = cache_shape(model.config)
+    heads, size = cache_shape(model.config.to_dict())
     batch, step, past = 2, 3, 5
     ids = torch.randint(0, model.config.vocab_size, (batch, step))
     mask = torch.ones(batch, step + past, dtype=torch.long)
@@ -134,25 +130,6 @@ def shrink(path):
     path.write_bytes(model.SerializeToString())
 
 
-def run_ort(path, tokens, prompt, config):
-    """Logits of every token: the prompt at once, then one token a step with the cache."""
-    import onnxruntime
-    session = onnxruntime.InferenceSession(str(path), providers=['CPUExecutionProvider'])
-    names = [i.name for i in session.get_inputs()]
-    heads, size = cache_shape(config)
-    past = {n: np.zeros((1, heads, 0, size), np.float32) for n in names if n.startswith('past')}
-    rows, done = [], 0
-    for chunk in [tokens[:prompt]] + [[t] for t in tokens[prompt:]]:
-        feed = {'input_ids': np.array([chunk], np.int64), 'attention_mask': np.ones((1, done + len(chunk)), np.int64),
-                'position_ids': np.arange(done, done + len(chunk), dtype=np.int64)[None], **past}
-        out = session.run(None, {n: feed[n] for n in names})
-        rows.append(out[0][0])
-        presents = [o.name for o in session.get_outputs()][1:]
-        past = {n.replace('present', 'past_key_values'): v for n, v in zip(presents, out[1:])}
-        done += len(chunk)
-    return np.concatenate(rows)
-
-
 def make(name, config, out, ways, optimum):
     torch.manual_seed(1)
     directory = out / name
@@ -176,7 +153,7 @@ def make(name, config, out, ways, optimum):
     for way in sorted(p.parent.name for p in directory.glob('*/model.onnx')):
         if 'int4' in way:
             continue
-        rows = run_ort(directory / way / 'model.onnx', tokens, PROMPT, config)
+        rows = run_ort(directory / way / 'model.onnx', tokens, PROMPT, config.to_dict())
         if expected is None:
             expected = rows
         difference = np.abs(rows - expected).max() / np.abs(expected).max()
@@ -187,7 +164,7 @@ def make(name, config, out, ways, optimum):
     (directory / 'tokens.json').write_text(json.dumps(tokens) + '\n')
     expected.astype(np.float32).tofile(directory / 'expected.f32')
     if (directory / 'genai-int4/model.onnx').exists():
-        run_ort(directory / 'genai-int4/model.onnx', tokens, PROMPT, config).astype(np.float32).tofile(directory / 'expected-int4.f32')
+        run_ort(directory / 'genai-int4/model.onnx', tokens, PROMPT, config.to_dict()).astype(np.float32).tofile(directory / 'expected-int4.f32')
 
 
 def export_all(model, hf, directory, ways, optimum):

@@ -3,6 +3,7 @@
 #include "onnx.pb.h"
 #include <fstream>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -133,6 +134,23 @@ TEST_F(ONNXTest, ExternalData) {
   ASSERT_TRUE(result.ok()) << result.status().message();
   EXPECT_EQ(result->graph.initializers[0].offset, 8u);
   EXPECT_EQ(result->graph.initializers[0].bytes, 24u);
+}
+
+// Weights stay where they are: a file of 2.5 GB, of which no byte is on disk, is read without taking memory for it.
+TEST_F(ONNXTest, LargeExternalDataCostsNoMemory) {
+  constexpr off_t bytes = off_t(5) << 29;
+  addNode(graph, "Relu", {"x"}, {"y"});
+  std::string path = directory + "/weights.bin";
+  std::ofstream(path).close();
+  ASSERT_EQ(truncate(path.c_str(), bytes), 0);
+  addExternal(addTensor("w", 1, {5, int64_t(1) << 27}), "weights.bin", nullptr, nullptr);
+  rusage before{}, after{};
+  getrusage(RUSAGE_SELF, &before);
+  auto result = read();
+  getrusage(RUSAGE_SELF, &after);
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  EXPECT_EQ(result->graph.initializers[0].bytes, static_cast<uint64_t>(bytes));
+  EXPECT_LT(after.ru_maxrss - before.ru_maxrss, 64 << 10) << "kilobytes";
 }
 
 TEST_F(ONNXTest, ExternalDataErrors) {

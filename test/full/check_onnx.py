@@ -17,7 +17,7 @@ import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / 'test/onnx'))
-from exports import disguise, run_ort  # noqa: E402
+from exports import disguise, float_activations, run_ort  # noqa: E402
 
 TOKENS = [1, 9690, 198, 2683, 359, 253, 5356, 5646, 11173, 3365, 3511, 308]
 
@@ -99,12 +99,17 @@ class Checker:
             hidden.unlink()
             got = self.logits(step, tokens)
             prompt = len(tokens) - 4
-            ort = run_ort(model, tokens, prompt, config)
+            computed = model
+            if 'int4' in way:
+                computed = model.with_name('float.onnx')
+                float_activations(model, computed)
+            ort = run_ort(computed, tokens, prompt, config)
             error = np.abs(got - ort).max() / np.abs(ort).max()
             if 'int4' in way:
                 same = (got.argmax(1) == ort.argmax(1)).mean()
-                # onnxruntime rounds activations to 8 bits for these weights, and our scales are f16.
-                self.check(error < 0.1 and same > 0.8, f'{way}: {error:.1e} from onnxruntime, {same:.0%} of the choices are equal')
+                # Our scales are f16, so that each differs by up to 2^-11 of itself: 8e-4 on SmolLM2, up to 3e-3 on tiny random models.
+                self.check(error < 5e-3 and same > 0.9, f'{way}: {error:.1e} from onnxruntime, {same:.0%} of the choices are equal')
+                computed.unlink()
                 self.compiled(model, tokens, got, 1e-4, f'{way}: compiled, against the interpreter')
                 continue
             self.check(normalized(text) == normalized(reference.read_text()), f'{way}: the module of the safetensors')

@@ -56,6 +56,32 @@ Result<NBitsMatrix> nbitsMatrix(NBitsAttr a, Open open) {
   return matrix;
 }
 
+/// The matrix of a #llm.qdq that inferExpression accepts.
+template <typename Open>
+Result<QDQMatrix> qdqMatrix(QDQAttr a, Open open) {
+  using Code = QDQMatrix::Code;
+  QDQMatrix matrix;
+  matrix.name = a.getName().str();
+  matrix.rows = a.getShape()[0], matrix.columns = a.getShape()[1];
+  matrix.code = a.getCode() == "int8" ? Code::int8 : a.getCode() == "uint8" ? Code::uint8 : a.getCode() == "int4" ? Code::int4 : Code::uint4;
+  matrix.transposed = a.getRowAxis() == 1;
+  matrix.block[0] = a.getBlock()[0], matrix.block[1] = a.getBlock()[1];
+  matrix.scaleStorage = storageType(a.getScaleStorage()), matrix.target = storageType(a.getStorage());
+  matrix.codesOffset = a.getCodesOffset(), matrix.scalesOffset = a.getScalesOffset(), matrix.zerosOffset = a.getZerosOffset();
+  LATHE_ASSIGN_OR_RETURN(matrix.codes, open(a.getCodes().str()));
+  if (a.getScales().empty()) {
+    matrix.scaleValues.assign(a.getScaleValues().asArrayRef().begin(), a.getScaleValues().asArrayRef().end());
+  } else {
+    LATHE_ASSIGN_OR_RETURN(matrix.scales, open(a.getScales().str()));
+  }
+  if (a.getZeros().empty()) {
+    matrix.zeroValues.assign(a.getZeroValues().asArrayRef().begin(), a.getZeroValues().asArrayRef().end());
+  } else {
+    LATHE_ASSIGN_OR_RETURN(matrix.zeros, open(a.getZeros().str()));
+  }
+  return matrix;
+}
+
 /// What the module says about a group's layer; null when out of range (the verifier excludes it).
 KVGroupOp lookupGroup(mlir::Operation *from, mlir::FlatSymbolRefAttr group);
 KVLayerAttr lookupLayer(KVGroupOp group, int64_t layer);

@@ -38,6 +38,27 @@ def LLM_NBitsAttr : LLM_Attr<"NBits", "nbits"> {
   }];
 }
 
+def LLM_QDQAttr : LLM_Attr<"QDQ", "qdq"> {
+  let summary = "a matrix behind ONNX's DequantizeLinear";
+  let description = [{
+    `#llm.qdq<"w", "int4", int4_g64, [576, 1536], rows = 1, block = [64, 1], codes = "m.data" 0, scales = "m.data" 442368 f32 [],
+    zeros = "" 0 [0]>`: name, type of the codes (int8, uint8, int4 or uint4), storage that rows are made in, [rows, columns]; which axis of the
+    stored codes the rows are on (0, or 1: they are transposed), how many codes along each of their axes share a scale; then where codes, scales and zero
+    points are. Scales are in the file or, with an empty path, the numbers that follow; zero points too, and there one number may stand for all. A value is
+    (code - zero) * scale. The storage is what `qdqStorage` gives (WeightRows.h), or f32, which holds every value as it is.
+  }];
+  let parameters = (ins StringRefParameter<"tensor name">:$name, StringRefParameter<"type of the codes">:$code, EnumParameter<LLM_Storage>:$storage,
+                        ArrayRefParameter<"int64_t">:$shape, "int64_t":$rowAxis, ArrayRefParameter<"int64_t">:$block,
+                        StringRefParameter<"path">:$codes, "int64_t":$codesOffset,
+                        StringRefParameter<"path, empty: values">:$scales, "int64_t":$scalesOffset, EnumParameter<LLM_Storage>:$scaleStorage,
+                        "mlir::DenseF32ArrayAttr":$scaleValues,
+                        StringRefParameter<"path, empty: values">:$zeros, "int64_t":$zerosOffset, "mlir::DenseI64ArrayAttr":$zeroValues);
+  let assemblyFormat = [{
+    `<` $name `,` $code `,` $storage `,` `[` $shape `]` `,` `rows` `=` $rowAxis `,` `block` `=` `[` $block `]` `,` `codes` `=` $codes $codesOffset `,`
+    `scales` `=` $scales $scalesOffset $scaleStorage $scaleValues `,` `zeros` `=` $zeros $zerosOffset $zeroValues `>`
+  }];
+}
+
 def LLM_ConcatAttr : LLM_Attr<"Concat", "concat"> {
   let summary = "rows of several expressions, one after the other";
   let parameters = (ins OptionalArrayRefParameter<"mlir::Attribute">:$parts); // empty: a message of the verifier

@@ -81,6 +81,19 @@ FailureOr<ExpressionType> lathe::llm::inferExpression(Attribute expression,
           return emitError() << "expected a matrix of 4 bits in blocks of 32, 64 or 128, or of 8 bits in blocks of 32 without zero points";
         return leaf(a.getShape(), static_cast<Storage>(*storage));
       })
+      .Case<QDQAttr>([&](QDQAttr a) -> FailureOr<ExpressionType> {
+        bool bytes = a.getCode() == "int8" || a.getCode() == "uint8";
+        if (!bytes && a.getCode() != "int4" && a.getCode() != "uint4") return emitError() << "expected codes of int8, uint8, int4 or uint4, found '" << a.getCode() << "'";
+        if (a.getShape().size() != 2 || a.getBlock().size() != 2 || a.getBlock()[0] < 1 || a.getBlock()[1] < 1 || (a.getRowAxis() != 0 && a.getRowAxis() != 1))
+          return emitError() << "expected a matrix whose rows are on axis 0 or 1, and two positive blocks";
+        int64_t middle = a.getCode() == "uint8" ? 128 : a.getCode() == "uint4" ? 8 : 0;
+        bool zeros = !a.getZeros().empty() || a.getZeroValues().asArrayRef() != ArrayRef<int64_t>(middle);
+        StorageType made = qdqStorage(bytes ? 8 : 4, a.getShape()[1], a.getBlock()[1 - a.getRowAxis()], zeros);
+        if (a.getStorage() != Storage::f32 && a.getStorage() != static_cast<Storage>(made))
+          return emitError() << "expected f32" << (made == StorageType::f32 ? "" : " or ") << (made == StorageType::f32 ? "" : stringifyStorage(static_cast<Storage>(made)))
+                             << " for these codes, found " << stringifyStorage(a.getStorage());
+        return leaf(a.getShape(), a.getStorage());
+      })
       .Case<SyntheticAttr>([&](SyntheticAttr a) { return leaf(a.getShape(), a.getStorage()); })
       .Case<DenseElementsAttr>([&](DenseElementsAttr a) -> FailureOr<ExpressionType> {
         if (!a.getElementType().isF32()) return emitError() << "expected a constant of f32, found " << a.getElementType();

@@ -80,7 +80,8 @@ Status describe(func::FuncOp graph, GraphSection &section, std::vector<unsigned>
       p.role = GraphRole::past;
       p.peer = result->second;
       if (p.dims.empty()) return makeError(StatusCode::unsupported, "input '%s': expected a cache with a sequence axis, found a scalar", name.c_str());
-      if (p.dims[0] == -1) p.dims[0] = 1; // the batch
+      size_t batch = p.dims.size() == 5; // behind keys and values in one tensor
+      if (p.dims[batch] == -1) p.dims[batch] = 1;
       auto axis = llvm::find(p.dims, -1);
       if (axis == p.dims.end() || llvm::count(p.dims, -1) != 1)
         return makeError(StatusCode::unsupported, "input '%s': expected a cache of which batch and sequence alone have unknown sizes", name.c_str());

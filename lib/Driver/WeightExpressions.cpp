@@ -28,7 +28,11 @@ Result<WeightRows> weightRows(Attribute expression, FileCache &files) {
       })
       .Case<llm::NBitsAttr>([&](llm::NBitsAttr a) -> R {
         LATHE_ASSIGN_OR_RETURN(NBitsMatrix matrix, llm::nbitsMatrix(a, [&](const std::string &path) { return files.open(path); }));
-        return WeightRows::fromNBits(std::move(matrix));
+        return WeightRows::fromQuantized(std::make_shared<NBitsMatrix>(std::move(matrix)));
+      })
+      .Case<llm::QDQAttr>([&](llm::QDQAttr a) -> R {
+        LATHE_ASSIGN_OR_RETURN(QDQMatrix matrix, llm::qdqMatrix(a, [&](const std::string &path) { return files.open(path); }));
+        return WeightRows::fromQuantized(std::make_shared<QDQMatrix>(std::move(matrix)));
       })
       .Case<DenseElementsAttr>([&](DenseElementsAttr a) -> R {
         std::vector<float> values;

@@ -43,24 +43,31 @@ Status WeightReader::readFile(llm::FileAttr file, int64_t begin, int64_t count, 
   return mapped->check();
 }
 
-Status WeightReader::readNBits(llm::NBitsAttr a, int64_t begin, int64_t count, float *out) {
-  NBitsMatrix *matrix = nullptr;
+Status WeightReader::readQuantized(Attribute a, int64_t begin, int64_t count, float *out) {
+  QuantizedMatrix *matrix = nullptr;
   {
     std::lock_guard lock(mutex);
-    auto &known = nbits[a];
+    auto &known = quantized[a];
     if (!known) {
       auto open = [&](std::string path) -> Result<std::shared_ptr<const MappedFile>> {
         if (!directory.empty() && path[0] != '/') path = directory + "/" + path;
         LATHE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::open(path));
         return std::make_shared<const MappedFile>(std::move(file));
       };
-      LATHE_ASSIGN_OR_RETURN(NBitsMatrix opened, llm::nbitsMatrix(a, open));
-      LATHE_RETURN_IF_ERROR(opened.check());
-      known = std::make_unique<NBitsMatrix>(std::move(opened));
+      std::unique_ptr<QuantizedMatrix> made;
+      if (auto nbits = dyn_cast<llm::NBitsAttr>(a)) {
+        LATHE_ASSIGN_OR_RETURN(NBitsMatrix opened, llm::nbitsMatrix(nbits, open));
+        made = std::make_unique<NBitsMatrix>(std::move(opened));
+      } else {
+        LATHE_ASSIGN_OR_RETURN(QDQMatrix opened, llm::qdqMatrix(cast<llm::QDQAttr>(a), open));
+        made = std::make_unique<QDQMatrix>(std::move(opened));
+      }
+      LATHE_RETURN_IF_ERROR(made->check());
+      known = std::move(made);
     }
     matrix = known.get();
   }
-  StorageType storage = *nbitsStorage(matrix->bits, matrix->block, matrix->zeros != nullptr);
+  StorageType storage = matrix->storage();
   std::vector<uint8_t> stored(rowBytes(storage, matrix->columns));
   for (int64_t i = 0; i < count; ++i) {
     LATHE_RETURN_IF_ERROR(matrix->makeRow(begin + i, stored.data()));
@@ -106,7 +113,7 @@ Status WeightReader::read(Attribute expression, int64_t begin, int64_t count, fl
   if (count == 0) return Status();
   return llvm::TypeSwitch<Attribute, Status>(expression)
       .Case<llm::FileAttr>([&](llm::FileAttr a) { return readFile(a, begin, count, out); })
-      .Case<llm::NBitsAttr>([&](llm::NBitsAttr a) { return readNBits(a, begin, count, out); })
+      .Case<llm::NBitsAttr, llm::QDQAttr>([&](Attribute a) { return readQuantized(a, begin, count, out); })
       .Case<llm::InterleaveAttr>([&](llm::InterleaveAttr a) { return readInterleave(a, begin, count, out); })
       .Case<llm::TransposeAttr>([&](llm::TransposeAttr a) { return readTranspose(a, begin, count, out); })
       .Case<llm::SliceAttr>([&](llm::SliceAttr a) { return read(a.getSource(), a.getBegin() + begin, count, out); })

@@ -31,7 +31,8 @@ private:
   };
   static Shape shapeOf(mlir::Attribute expression);
   Status readFile(llm::FileAttr file, int64_t begin, int64_t count, float *out);
-  Status readNBits(llm::NBitsAttr a, int64_t begin, int64_t count, float *out);
+  /// Of a #llm.nbits or a #llm.qdq.
+  Status readQuantized(mlir::Attribute a, int64_t begin, int64_t count, float *out);
   Status readInterleave(llm::InterleaveAttr a, int64_t begin, int64_t count, float *out);
   Status readTranspose(llm::TransposeAttr a, int64_t begin, int64_t count, float *out);
 
@@ -40,7 +41,7 @@ private:
   llvm::DenseMap<mlir::Attribute, std::vector<float>> kept; ///< by expression
   std::mutex mutex;                                         ///< of files
   std::map<std::string, MappedFile> files;
-  llvm::DenseMap<mlir::Attribute, std::unique_ptr<NBitsMatrix>> nbits; ///< guarded by mutex like files
+  llvm::DenseMap<mlir::Attribute, std::unique_ptr<QuantizedMatrix>> quantized; ///< guarded by mutex like files
 };
 
 } // namespace lathe::interp

@@ -232,6 +232,51 @@ LogicalResult contribAttention(TypeContext &c) {
   return success();
 }
 
+} // namespace
+
+FailureOr<SelfAttentionSpec> selfAttentionSpec(TypeContext &c) {
+  const DimMath &d = c.d;
+  SelfAttentionSpec s;
+  s.heads = c.node.integer("num_heads", 0);
+  if (s.heads < 1) return c.node.error("'num_heads' of 1 and above", Twine(s.heads));
+  if (c.node.has("qkv_hidden_sizes") || c.node.integer("do_rotary", 0)) return c.node.error("neither 'qkv_hidden_sizes' nor 'do_rotary'", "one of them");
+  if (c.has(6)) return c.node.error("no past_sequence_length", c.describe(6));
+  if (c.rank(0) != 3 || c.rank(1) != 2) return c.node.error("rows [batch, sequence, hidden] and weights [hidden, 3 * features]", c.describe(0) + " and " + c.describe(1));
+  s.batch = c.shape(0)[0], s.queries = c.shape(0)[1], s.hidden = c.shape(0)[2];
+  Dim all = c.shape(1)[1];
+  s.headSize = d.floorDiv(all, 3 * s.heads);
+  Dim fits = d.both(d.equal(c.shape(1)[0], s.hidden), d.equal(d.mul(s.headSize, 3 * s.heads), all));
+  if (failed(c.require(fits, "weights for the rows' features and " + Twine(s.heads) + " heads", c.describe(0) + " and " + c.describe(1)))) return failure();
+  if (c.has(2) && c.rank(2) != 1) return c.node.error("a bias of rank 1", c.describe(2));
+  if (c.has(2) && failed(c.require(d.equal(c.shape(2)[0], all), "a bias for each feature", c.describe(2)))) return failure();
+  s.past = 0;
+  if (c.has(4)) {
+    if (c.rank(4) != 5) return c.node.error("a past of [2, batch, heads, sequence, size]", c.describe(4));
+    ArrayRef<Dim> p = c.shape(4);
+    s.past = p[3];
+    Dim ok = d.both(d.both(d.equal(p[0], 2), d.equal(p[1], s.batch)), d.both(d.equal(p[2], s.heads), d.equal(p[4], s.headSize)));
+    if (failed(c.require(ok, "a past of [2, batch, heads, sequence, size]", c.describe(4)))) return failure();
+  }
+  s.total = d.add(s.past, s.queries);
+  if (c.has(3)) {
+    if (c.rank(3) != 2) return c.node.error("a mask of [batch, total]", c.describe(3));
+    if (failed(c.require(d.both(d.equal(c.shape(3)[0], s.batch), d.equal(c.shape(3)[1], s.total)), "a mask of [batch, total]", c.describe(3)))) return failure();
+  }
+  if (c.has(5) && c.rank(5) != 4) return c.node.error("an attention_bias of rank 4", c.describe(5));
+  return s;
+}
+
+namespace {
+
+/// com.microsoft Attention.
+LogicalResult selfAttention(TypeContext &c) {
+  auto s = selfAttentionSpec(c);
+  if (failed(s)) return failure();
+  c.result(c.element(0), {s->batch, s->queries, c.d.mul(s->headSize, s->heads)});
+  c.result(c.element(0), {Dim(2), s->batch, Dim(s->heads), s->total, s->headSize});
+  return success();
+}
+
 /// Scale and zero point: one, one per entry of the axis, or one per block along it.
 LogicalResult quantizationScale(TypeContext &c) {
   if (c.rank(1) == 0 || (c.rank(1) == 1 && c.shape(1)[0].is(1) && c.rank(0) != 1)) return success();
@@ -358,6 +403,7 @@ const std::vector<TypeEntry> &networkOperators() {
       {ms, "RotaryEmbedding", 4, 4, "fif-", rotary},
       {ms, "GroupQueryAttention", 1, 12, "fff--iiffiff", contribAttention},
       {ms, "MultiHeadAttention", 3, 10, "ffffifffii", contribAttention},
+      {ms, "Attention", 2, 7, "f--iffi", selfAttention},
       {ms, "MatMulNBits", 3, 6, "fafaif", matMulNBits},
       {ms, "GatherBlockQuantized", 3, 4, "aifa", gatherBlockQuantized},
       {ms, "Gelu", 1, 1, "f", same},

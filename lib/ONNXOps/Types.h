@@ -82,6 +82,12 @@ struct AttentionSpec {
   bool packed = false; ///< queries, keys and values are one input, in this order
 };
 mlir::FailureOr<AttentionSpec> attentionSpec(TypeContext &c);
+/// com.microsoft Attention: rows of |hidden| features, one product for queries, keys and values; the past and the present are [2, batch, heads, sequence, size].
+struct SelfAttentionSpec {
+  Dim batch, queries, past, total, hidden, headSize;
+  int64_t heads = 0;
+};
+mlir::FailureOr<SelfAttentionSpec> selfAttentionSpec(TypeContext &c);
 
 using TypeFn = mlir::LogicalResult (*)(TypeContext &);
 

@@ -58,15 +58,4 @@ Status NBitsMatrix::makeRow(int64_t row, uint8_t *out) const {
   return Status();
 }
 
-Result<WeightRows> WeightRows::fromNBits(NBitsMatrix matrix) {
-  LATHE_RETURN_IF_ERROR(matrix.check());
-  StorageType storage = *nbitsStorage(matrix.bits, matrix.block, matrix.zeros != nullptr);
-  if (!rowFits(storage, matrix.columns))
-    return Status(StatusCode::invalidArgument, "tensor " + quoteName(matrix.name) + ": expected rows of whole blocks, found " + std::to_string(matrix.columns) + " columns");
-  Leaf leaf{matrix.name, storage, nullptr, 0, 0};
-  const int64_t shape[] = {matrix.rows, matrix.columns};
-  leaf.nbits = std::make_shared<const NBitsMatrix>(std::move(matrix));
-  return fromLeaf(std::move(leaf), shape);
-}
-
 } // namespace lathe

@@ -37,6 +37,15 @@ Result<WeightRows> WeightRows::fromLeaf(Leaf leaf, std::span<const int64_t> shap
   return out;
 }
 
+Result<WeightRows> WeightRows::fromQuantized(std::shared_ptr<const QuantizedMatrix> matrix) {
+  LATHE_RETURN_IF_ERROR(matrix->check());
+  if (!rowFits(matrix->storage(), matrix->columns)) return bad(matrix->name, "expected rows of whole blocks, found " + std::to_string(matrix->columns) + " columns");
+  Leaf leaf{matrix->name, matrix->storage(), nullptr, 0, 0};
+  const int64_t shape[] = {matrix->rows, matrix->columns};
+  leaf.matrix = std::move(matrix);
+  return fromLeaf(std::move(leaf), shape);
+}
+
 Result<WeightRows> WeightRows::fromFile(std::shared_ptr<const MappedFile> file, std::string name, int64_t offset,
                                         StorageType storage, std::span<const int64_t> shape) {
   Leaf leaf{std::move(name), storage, nullptr, 0, 0};
@@ -187,9 +196,9 @@ std::vector<int64_t> WeightRows::shape() const {
 }
 
 Status WeightRows::leafRow(const Leaf &leaf, int64_t row, std::span<float> out) const {
-  if (leaf.nbits) {
+  if (leaf.matrix) {
     std::vector<uint8_t> stored(static_cast<size_t>(rowBytes(leaf.storage, leaf.columns)));
-    LATHE_RETURN_IF_ERROR(leaf.nbits->makeRow(row, stored.data()));
+    LATHE_RETURN_IF_ERROR(leaf.matrix->makeRow(row, stored.data()));
     dequantizeRow(leaf.storage, stored.data(), out);
   } else if (leaf.transposed) {
     auto bytes = static_cast<size_t>(storageInfo(leaf.storage).blockBytes);
@@ -234,9 +243,9 @@ Result<const uint8_t *> WeightRows::storedRow(int64_t row, std::vector<uint8_t> 
   Row at = table[static_cast<size_t>(row)];
   if (at.leaf == zeroRow) return static_cast<const uint8_t *>(nullptr);
   const Leaf &leaf = leaves[at.leaf];
-  if (leaf.nbits && leaf.storage == resultStorage) {
+  if (leaf.matrix && leaf.storage == resultStorage) {
     scratch.resize(static_cast<size_t>(rowBytes(resultStorage, width)));
-    LATHE_RETURN_IF_ERROR(leaf.nbits->makeRow(at.row, scratch.data()));
+    LATHE_RETURN_IF_ERROR(leaf.matrix->makeRow(at.row, scratch.data()));
     return static_cast<const uint8_t *>(scratch.data());
   }
   if (leaf.storage == resultStorage && !leaf.transposed && !leaf.plusOne)
@@ -252,8 +261,8 @@ Result<const uint8_t *> WeightRows::storedRow(int64_t row, std::vector<uint8_t> 
 Status WeightRows::check() const {
   for (const Leaf &leaf : leaves) {
     if (leaf.file) LATHE_RETURN_IF_ERROR(leaf.file->check());
-    if (leaf.nbits)
-      for (const auto &file : {leaf.nbits->codes, leaf.nbits->scales, leaf.nbits->zeros})
+    if (leaf.matrix)
+      for (const auto &file : leaf.matrix->files())
         if (file) LATHE_RETURN_IF_ERROR(file->check());
   }
   return Status();

@@ -51,6 +51,13 @@ def multi(past, step, mask=True, causal=0, heads=3, size=8, bias=False):
     return 'MultiHeadAttention', inputs, 3, dict(num_heads=heads, **({'unidirectional': 1} if causal else {}))
 
 
+def fused(past, step, mask=True, causal=1, heads=3, size=8, hidden=16, batch=2):
+    inputs = [floats(batch, step, hidden), floats(hidden, 3 * heads * size, scale=0.2), floats(3 * heads * size)]
+    inputs.append((random.random((batch, past + step)) > 0.2).astype(np.int32) if mask else None)
+    inputs.append(floats(2, batch, heads, past, size) if past else None)
+    return 'Attention', inputs, 2, dict(num_heads=heads, unidirectional=causal)
+
+
 def nbits(bits, block, rows, columns, zeros, bias=False):
     blocks = (columns + block - 1) // block
     codes = random.integers(0, 256, (rows, blocks, block * bits // 8)).astype(np.uint8)
@@ -96,6 +103,9 @@ def cases():
     yield 'mha_unmasked', multi(6, 1, mask=False)
     yield 'mha_causal', multi(0, 5, mask=False, causal=1)
     yield 'mha_bias', multi(6, 2, bias=True)
+    yield 'attention', fused(0, 4)
+    yield 'attention_past', fused(5, 2)
+    yield 'attention_unmasked', fused(4, 1, mask=False, causal=0)
     for bits, block, zeros in ((4, 32, False), (4, 32, True), (4, 16, False), (4, 128, True), (8, 32, False)):
         yield f'matmul_{bits}bits_{block}{"_zeros" * zeros}', nbits(bits, block, 6, 128, zeros)
     yield 'matmul_4bits_last_block', nbits(4, 32, 5, 80, False)

@@ -54,9 +54,10 @@ static FailureOr<RowValues> runSequence(ModuleOp module, func::FuncOp main, cons
         if (done == 0) {
           // Empty, or with room for all tokens where a step writes into it.
           bool buffer = lathe::onnx::isScattered(argument);
+          size_t batch = type.getRank() == 5; // behind keys and values in one tensor
           cache.type = element;
           for (auto [d, size] : llvm::enumerate(type.getShape()))
-            cache.shape.push_back(!ShapedType::isDynamic(size) ? size : d == 0 ? 1 : buffer ? all : 0);
+            cache.shape.push_back(!ShapedType::isDynamic(size) ? size : d == batch ? 1 : buffer ? all : 0);
           if (!buffer && cache.elements()) return main.emitError() << "input '" << name << "': expected a cache that can be empty, found " << type;
           if (buffer && cache.elements() <= int64_t(1) << 28) cache.data.assign(static_cast<size_t>(cache.elements()) * lathe::onnx::dataTypeBits(element) / 8, 0);
         }

@@ -50,6 +50,17 @@ struct TensorRef {
     int64_t scalesOffset = 0, zerosOffset = 0;
     StorageType scaleStorage = StorageType::f32;
   } blocks{};
+  /// A matrix behind DequantizeLinear (#llm.qdq): |path| and |offset| are those of the codes, |storage| is what rows are made in.
+  struct QDQ {
+    std::string code; ///< type of the codes; empty: not one
+    bool transposed = false;
+    int64_t block[2] = {1, 1};
+    std::string scales, zeros; ///< paths; empty: the values
+    int64_t scalesOffset = 0, zerosOffset = 0;
+    StorageType scaleStorage = StorageType::f32;
+    std::vector<float> scaleValues;
+    std::vector<int64_t> zeroValues;
+  } qdq{};
   std::vector<float> values{}; ///< instead of a place in a file: a small f32 tensor that has none
 };
 

@@ -16,23 +16,71 @@
 
 namespace lathe {
 
+/// A matrix of codes, scales and zero points in tensors of their own, of which rows in one of our storage types are made. Const members are
+/// thread-safe.
+struct QuantizedMatrix {
+  virtual ~QuantizedMatrix() = default;
+  std::string name;
+  int64_t rows = 0, columns = 0;
+  /// What makeRow() makes; call check() before.
+  virtual StorageType storage() const = 0;
+  /// invalidArgument (names the tensor) when a part does not lie inside its file or no storage type fits.
+  virtual Status check() const = 0;
+  /// |out| has rowBytes bytes. invalidArgument for a scale that the storage cannot hold.
+  virtual Status makeRow(int64_t row, uint8_t *out) const = 0;
+  virtual std::vector<std::shared_ptr<const MappedFile>> files() const = 0;
+};
+
 /// A block-quantized matrix in ONNX Runtime's layout (MatMulNBits in its ContribOperators.md): for each row and block of columns, codes with the first
 /// column in the lowest bits, one scale, and optionally a 4-bit zero point (two a byte, rows padded to bytes); without one it is half of the codes' range.
-struct NBitsMatrix {
-  std::string name;
-  int64_t rows = 0, columns = 0, block = 32;
+struct NBitsMatrix : QuantizedMatrix {
+  int64_t block = 32;
   int bits = 4;
   StorageType scaleStorage = StorageType::f32; ///< f32, f16 or bf16
   std::shared_ptr<const MappedFile> codes, scales, zeros; ///< zeros: null when there are none
   int64_t codesOffset = 0, scalesOffset = 0, zerosOffset = 0;
 
   int64_t blocks() const { return (columns + block - 1) / block; }
-  /// invalidArgument (names the tensor) when a part does not lie inside its file or no storage type fits.
-  Status check() const;
-  /// Row |row| as nbitsStorage(bits, block, zeros) stores it: scales, and minima -zero * scale, rounded to f16. |out| has rowBytes bytes.
-  /// invalidArgument for a scale that f16 cannot hold.
-  Status makeRow(int64_t row, uint8_t *out) const;
+  StorageType storage() const override { return *nbitsStorage(bits, block, zeros != nullptr); }
+  Status check() const override;
+  /// Scales, and minima -zero * scale, rounded to f16.
+  Status makeRow(int64_t row, uint8_t *out) const override;
+  std::vector<std::shared_ptr<const MappedFile>> files() const override { return {codes, scales, zeros}; }
 };
+
+/// A matrix behind ONNX's DequantizeLinear: value = (code - zero) * scale. A tensor [shape[0], shape[1]] of codes, row-major, 4-bit ones two a byte
+/// over the whole tensor, the first in the low bits; scales and zero points [ceil(shape[0] / block[0]), ceil(shape[1] / block[1])], so that one of each
+/// for all, for each row or column, and for each block of either are the same thing.
+struct QDQMatrix : QuantizedMatrix {
+  enum class Code { int8, uint8, int4, uint4 };
+  Code code = Code::int8;
+  bool transposed = false;   ///< rows of the result are columns of the codes
+  int64_t block[2] = {1, 1}; ///< of the axes of the codes
+  StorageType scaleStorage = StorageType::f32; ///< f32, f16 or bf16
+  StorageType target = StorageType::f32;       ///< one that qdqStorage gives, or f32
+  std::shared_ptr<const MappedFile> codes, scales, zeros; ///< scales, zeros: null when the values below are them
+  int64_t codesOffset = 0, scalesOffset = 0, zerosOffset = 0;
+  std::vector<float> scaleValues;
+  std::vector<int64_t> zeroValues; ///< one for all, or one a scale
+
+  int bits() const { return code == Code::int8 || code == Code::uint8 ? 8 : 4; }
+  StorageType storage() const override { return target; }
+  Status check() const override;
+  /// f32 and int8 hold the values as they are; the others' scales and minima are rounded to f16.
+  Status makeRow(int64_t row, uint8_t *out) const override;
+  std::vector<std::shared_ptr<const MappedFile>> files() const override { return {codes, scales, zeros}; }
+
+private:
+  int64_t shape(int axis) const { return (axis == 0) == transposed ? columns : rows; }
+  int64_t scaleCount(int axis) const { return (shape(axis) + block[axis] - 1) / block[axis]; }
+  int64_t codeAt(int64_t row, int64_t column) const;
+  int64_t scaleAt(int64_t row, int64_t column) const;
+  float scaleOf(int64_t index) const;
+  int64_t zeroOf(int64_t index) const;
+};
+/// The storage of |columns| columns of |bits| bits of which |block| share a scale (at least |columns|: a scale for the row); |zeros|: zero points that
+/// are not in the middle of the codes. f32, which holds every value as it is, when no other does.
+StorageType qdqStorage(int bits, int64_t columns, int64_t block, bool zeros);
 
 /// A value type; copies share the files. Const members are safe to call from several threads.
 class WeightRows {
@@ -41,7 +89,8 @@ public:
   /// tensor) if it does not lie inside the file, or its rows are not whole blocks.
   static Result<WeightRows> fromFile(std::shared_ptr<const MappedFile> file, std::string name, int64_t offset,
                                      StorageType storage, std::span<const int64_t> shape);
-  static Result<WeightRows> fromNBits(NBitsMatrix matrix);
+  /// check()s |matrix|.
+  static Result<WeightRows> fromQuantized(std::shared_ptr<const QuantizedMatrix> matrix);
   /// Constants.
   static Result<WeightRows> fromValues(std::span<const float> values, std::span<const int64_t> shape);
 
@@ -88,7 +137,7 @@ private:
     bool transposed = false, plusOne = false, rounded = false;
     std::shared_ptr<const MappedFile> file = nullptr;
     std::shared_ptr<const std::vector<uint8_t>> owned = nullptr;
-    std::shared_ptr<const NBitsMatrix> nbits = nullptr; ///< rows are made, |data| is null
+    std::shared_ptr<const QuantizedMatrix> matrix = nullptr; ///< rows are made, |data| is null
   };
   struct Row {
     uint32_t leaf; ///< zeroRow: a row of zeros

@@ -4,6 +4,7 @@
 #include "Assemble.h"
 #include "dialects/LLM/LLM.h"
 #include "lathe/Conversion/Passes.h"
+#include "lathe/ONNX/Inputs.h"
 #include "lathe/import/Import.h"
 #include "lathe/import/Json.h"
 #include "lathe/weights/Half.h"
@@ -43,6 +44,8 @@ private:
   bool sameMatrix(const Weight &a, const Weight &b);
   std::optional<WeightRef> reference(const Weight &weight);
   std::optional<WeightRef> blocks(const Weight &weight, WeightRef ref);
+  std::optional<WeightRef> dequantized(const Weight &weight, WeightRef ref);
+  void noteRounding(ArrayRef<double> scales);
   bool finish(Parts &parts, WeightMap &weights);
 
   ModuleOp module;
@@ -51,6 +54,7 @@ private:
   ParamReader params;
   std::optional<ModelConfig> hint;
   int64_t contextLength = 0, genaiHeadSize = 0;
+  int widened = 0; ///< weights that became f32
   double scaleChange = 0; ///< largest relative change of a scale that is rounded to f16
   int64_t headSize = 0; ///< of pasts whose type does not say
 };
@@ -58,6 +62,19 @@ private:
 StringRef nameOf(func::FuncOp main, unsigned arg) {
   auto name = main.getArgAttrOfType<StringAttr>(arg, "onnx.name");
   return name ? name.getValue() : "";
+}
+
+/// The operator of the standard that every use of |value| is, and as which of its inputs.
+static std::optional<std::pair<StringRef, unsigned>> onlyUse(Value value) {
+  std::optional<std::pair<StringRef, unsigned>> found;
+  for (OpOperand &use : value.getUses()) {
+    auto node = dyn_cast<NodeOp>(use.getOwner());
+    if (!node || !node.getDomain().empty()) return std::nullopt;
+    std::pair<StringRef, unsigned> own(node.getOpType(), use.getOperandNumber());
+    if (found && *found != own) return std::nullopt;
+    found = own;
+  }
+  return found;
 }
 
 /// What the inputs can be, the likeliest first. Names decide only what is tried first.
@@ -68,12 +85,18 @@ std::vector<SmallVector<Role>> Raiser::assignments() {
     auto type = dyn_cast<ShapedType>(arg.getType());
     if (!type) return {};
     bool integer = type.getElementType().isInteger();
-    if (!integer) {
+    if (!integer && type.hasRank() && type.getRank() == 5 && type.getDimSize(0) == 2 && !type.isDynamicDim(2) && !type.isDynamicDim(4)) {
+      fixed[k] = Role::pair;
+    } else if (!integer) {
       if (!type.hasRank() || type.getRank() != 4 || type.isDynamicDim(1)) {
         why = "input '" + nameOf(main, k).str() + "' is neither tokens, positions, a mask nor a past of [batch, heads, past, size]";
         return {};
       }
-      fixed[k] = Role::past;
+      fixed[k] = onnx::isScattered(arg) ? Role::buffer : Role::past;
+    } else if (auto use = onlyUse(arg); use && use->first == "TensorScatter" && use->second == 2) {
+      fixed[k] = Role::writeIndex;
+    } else if (use && use->first == "Attention" && use->second == 6) {
+      fixed[k] = Role::totalLength;
     } else if (!type.hasRank() || type.getRank() == 2 || (type.getRank() == 1 && type.isDynamicDim(0))) {
       open.push_back(k);
     } else {
@@ -254,7 +277,7 @@ void Raiser::adopt(Parts &parts) {
 
 /// Whether two weights hold the same numbers (a head that is a transposed copy of the embedding).
 bool Raiser::sameMatrix(const Weight &a, const Weight &b) {
-  if (a.rows != b.rows || a.columns != b.columns || a.bits || b.bits || a.end || b.end) return false;
+  if (a.rows != b.rows || a.columns != b.columns || a.bits || b.bits || a.qdq || b.qdq || a.end || b.end) return false;
   onnx::ParamOp p = a.param, q = b.param;
   auto pt = cast<RankedTensorType>(p.getType()), qt = cast<RankedTensorType>(q.getType());
   if (pt.getElementType() != qt.getElementType() || !pt.getElementType().isF32()) return false;
@@ -286,6 +309,59 @@ bool Raiser::sameMatrix(const Weight &a, const Weight &b) {
   return first->check().ok() && second->check().ok();
 }
 
+/// The storage types hold f16 scales: what that changes.
+void Raiser::noteRounding(ArrayRef<double> scales) {
+  for (double s : scales)
+    if (s) scaleChange = std::max(scaleChange, std::fabs(halfToFloat(floatToHalf(static_cast<float>(s))) / s - 1));
+}
+
+/// A weight behind DequantizeLinear.
+std::optional<WeightRef> Raiser::dequantized(const Weight &weight, WeightRef ref) {
+  onnx::ParamOp codes = weight.param, scales = weight.scales, zeros = weight.zeros;
+  auto type = cast<RankedTensorType>(codes.getType());
+  TensorRef::QDQ &qdq = ref.tensor.qdq;
+  auto place = [&](onnx::ParamOp param, std::string &path, int64_t &offset) {
+    auto file = dyn_cast<onnx::FileAttr>(param.getValue());
+    if (!file) return false;
+    path = file.getPath().str();
+    offset = file.getOffset();
+    return true;
+  };
+  onnx::DataType code = onnx::dataType(type.getElementType());
+  qdq.code = code == DataType::int8 ? "int8" : code == DataType::uint8 ? "uint8" : code == DataType::int4 ? "int4" : "uint4";
+  int bits = code == DataType::int8 || code == DataType::uint8 ? 8 : 4;
+  qdq.transposed = weight.transpose;
+  std::copy(weight.qdqBlock, weight.qdqBlock + 2, qdq.block);
+  qdq.scaleValues.assign(weight.scaleNumbers.begin(), weight.scaleNumbers.end());
+  qdq.zeroValues.assign(weight.zeroNumbers.begin(), weight.zeroNumbers.end());
+  bool good = place(codes, ref.tensor.path, ref.tensor.offset) && (!scales || place(scales, qdq.scales, qdq.scalesOffset)) && (!zeros || place(zeros, qdq.zeros, qdq.zerosOffset));
+  if (!good || weight.rows * weight.columns != type.getNumElements()) {
+    why = "weight '" + ref.tensor.name + "' behind DequantizeLinear is not a whole matrix that is stored as raw data";
+    return std::nullopt;
+  }
+  if (scales) {
+    Type scaleType = cast<RankedTensorType>(scales.getType()).getElementType();
+    qdq.scaleStorage = scaleType.isF16() ? StorageType::f16 : scaleType.isBF16() ? StorageType::bf16 : StorageType::f32;
+  }
+  int64_t middle = qdq.code == "uint8" ? 128 : qdq.code == "uint4" ? 8 : 0;
+  bool centred = !zeros && qdq.zeroValues == std::vector<int64_t>{middle};
+  ref.tensor.storage = qdqStorage(bits, weight.columns, qdq.block[qdq.transposed ? 0 : 1], !centred);
+  if (ref.tensor.storage == StorageType::f32) {
+    if (!widened++) remarks.push_back("weight '" + ref.tensor.name + "' of " + std::to_string(bits) + " bits has no storage type with its blocks and zero points: its values are stored as f32");
+  } else if (ref.tensor.storage != StorageType::int8) {
+    std::vector<double> values = weight.scaleNumbers;
+    if (scales)
+      if (auto read = params.read(scales, int64_t(1) << 24); read.ok()) values = (*read)->f;
+    noteRounding(values);
+  }
+  ref.tensor.shape = {weight.rows, weight.columns};
+  ref.begin = weight.begin;
+  ref.end = weight.end;
+  ref.unropeHeads = weight.unropeHeads;
+  ref.shape = {weight.end ? weight.end - weight.begin : weight.rows, weight.columns};
+  return ref;
+}
+
 /// A block-quantized weight.
 std::optional<WeightRef> Raiser::blocks(const Weight &weight, WeightRef ref) {
   auto storage = nbitsStorage(static_cast<int>(weight.bits), weight.block, static_cast<bool>(const_cast<onnx::ParamOp &>(weight.zeros)));
@@ -309,12 +385,8 @@ std::optional<WeightRef> Raiser::blocks(const Weight &weight, WeightRef ref) {
           " has no storage type, or is not stored as raw data";
     return std::nullopt;
   }
-  if (!scaleType.isF16()) {
-    // The storage types hold f16 scales: say what that changes.
-    if (auto values = params.read(scales, int64_t(1) << 24); values.ok())
-      for (double s : (*values)->f)
-        if (s) scaleChange = std::max(scaleChange, std::fabs(halfToFloat(floatToHalf(static_cast<float>(s))) / s - 1));
-  }
+  if (!scaleType.isF16())
+    if (auto values = params.read(scales, int64_t(1) << 24); values.ok()) noteRounding((*values)->f);
   ref.tensor.storage = *storage;
   ref.tensor.shape = {weight.rows, weight.columns};
   ref.begin = weight.begin;
@@ -330,6 +402,7 @@ std::optional<WeightRef> Raiser::reference(const Weight &weight) {
   WeightRef ref;
   ref.tensor.name = param.getSymName().str();
   if (weight.bits) return blocks(weight, std::move(ref));
+  if (weight.qdq) return dequantized(weight, std::move(ref));
   Type element = type.getElementType();
   if (element.isF32()) ref.tensor.storage = StorageType::f32;
   else if (element.isF16()) ref.tensor.storage = StorageType::f16;

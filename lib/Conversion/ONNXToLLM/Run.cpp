@@ -61,14 +61,28 @@ Abstract GraphRun::argument(BlockArgument arg, Role role) {
       value.set(k, 1);
     return known(std::move(value));
   }
+  case Role::writeIndex:
   case Role::totalLength:
   case Role::one: {
     Shape shape;
+    bool perSequence = role != Role::one && type.hasRank() && type.getRank() == 1 && type.isDynamicDim(0);
     for (int64_t k = 0; type.hasRank() && k < type.getRank(); ++k)
-      shape.push_back(1);
+      shape.push_back(perSequence ? sizes.batch : 1);
     Known value = Known::make(element, shape);
-    value.set(0, role == Role::one ? 1.0 : static_cast<double>(sizes.total()));
+    for (int64_t k = 0, n = value.elements(); k < n; ++k)
+      value.set(k, role == Role::one ? 1.0 : static_cast<double>(role == Role::writeIndex ? sizes.past : sizes.total()));
     return known(std::move(value));
+  }
+  case Role::buffer: {
+    // As long as what is in it after the step: what lies behind that is never looked at.
+    int64_t heads = type.getDimSize(1), size = type.isDynamicDim(3) ? pastHeadSize : type.getDimSize(3);
+    Layout layout = {{{Dim::batch, sizes.batch}}, {{Dim::feature, heads, size}}, {{Dim::past, sizes.total()}}, {{Dim::feature, size, 1}}};
+    return term(terms.leaf(Kind::past, heads * size, arg.getArgNumber()), layout, element);
+  }
+  case Role::pair: {
+    int64_t heads = type.getDimSize(2), size = type.getDimSize(4), width = heads * size;
+    Layout layout = {{{Dim::feature, 2, width}}, {{Dim::batch, sizes.batch}}, {{Dim::feature, heads, size}}, {{Dim::past, sizes.past}}, {{Dim::feature, size, 1}}};
+    return term(terms.leaf(Kind::past, 2 * width, arg.getArgNumber()), layout, element);
   }
   case Role::past: {
     int64_t heads = type.getDimSize(1), size = type.isDynamicDim(3) ? pastHeadSize : type.getDimSize(3);
@@ -134,7 +148,7 @@ void GraphRun::node(NodeOp op) {
   if (!done) done = shapes(op, in, out);
   // Weights keep what they are through moves that a packed form can follow.
   bool someWeight = llvm::any_of(in, [](const Abstract *x) { return x->is == Abstract::weight; });
-  if (!done && someWeight) done = quantized(op, in, out) || (movement(op, in, out) && why.empty());
+  if (!done && someWeight) done = dequantized(op, in, out) || quantized(op, in, out) || (movement(op, in, out) && why.empty());
   // A table of learned positions is added to something; one of cosines is multiplied with something and stays numbers.
   if (!done && someWeight && op.getOpType() == "Gather" && op.getDomain().empty() && in[0]->is == Abstract::weight && in[1]->is == Abstract::number &&
       onlyAdded(op.getOutputs()[0]))
@@ -151,7 +165,7 @@ void GraphRun::node(NodeOp op) {
       // 1 + w stays a weight (Gemma's norms).
       if (op.getOpType() == "Add")
         for (int k = 0; k < 2; ++k)
-          if (in[k]->of && !in[k]->of.plusOne && !in[k]->of.bits && in[1 - k]->known->elements() == 1 && in[1 - k]->known->number(0) == 1) {
+          if (in[k]->of && !in[k]->of.plusOne && !in[k]->of.bits && !in[k]->of.qdq && in[1 - k]->known->elements() == 1 && in[1 - k]->known->number(0) == 1) {
             out[0].of = in[k]->of;
             out[0].of.plusOne = true;
           }
@@ -163,7 +177,7 @@ void GraphRun::node(NodeOp op) {
   }
   if (!done) {
     why.clear();
-    done = movement(op, in, out) || joins(op, in, out) || elementwise(op, in, out) || linears(op, in, out) || norms(op, in, out) || rotary(op, in, out) || attention(op, in, out);
+    done = movement(op, in, out) || joins(op, in, out) || scatter(op, in, out) || elementwise(op, in, out) || linears(op, in, out) || norms(op, in, out) || rotary(op, in, out) || attention(op, in, out);
   }
   if (!done && why.empty()) why = "an operator without a part in a language model";
   for (auto [k, o] : llvm::enumerate(out)) {
@@ -235,10 +249,21 @@ RunResult GraphRun::run() {
       const Layout &found = x.layout;
       bool fits = t.kind == Kind::history && found.size() == 4 && found[0] == (sizes.batch == 1 ? Axis() : expected[0]) && found[2] == expected[2];
       // Heads and sizes as the past has them.
-      const Abstract &past = values[main.getArgument(t.a)];
-      fits = fits && found[1] == past.layout[1] && found[3] == past.layout[3];
+      const Abstract &past = values[main.getArgument(static_cast<unsigned>(t.a % pairValues))];
+      fits = fits && past.layout.size() == 4 && found[1] == past.layout[1] && found[3] == past.layout[3];
       if (!fits) bad(output + " is not a cache with this step's tokens after the past ones", main);
       result.presents.push_back({t.a, x.id});
+      continue;
+    }
+    if (t.kind == Kind::concat && t.in.size() == 2 && llvm::all_of(t.in, [&](TermId half) { return terms[half].kind == Kind::history; })) {
+      const Term &keys = terms[t.in[0]], &halves = terms[t.in[1]];
+      const Abstract &past = values[main.getArgument(static_cast<unsigned>(keys.a % pairValues))];
+      Layout expected = past.layout;
+      bool fits = halves.a == keys.a + pairValues && expected.size() == 5;
+      if (fits) expected[3] = {{Dim::total, sizes.total()}};
+      if (!fits || x.layout != expected) bad(output + " is not a cache with this step's tokens after the past ones", main);
+      for (TermId half : t.in)
+        result.presents.push_back({terms[half].a, half});
       continue;
     }
     if (result.logits >= 0) bad(output + " is neither logits nor a cache", main);

@@ -8,8 +8,11 @@
 
 namespace lathe::raise {
 
-/// What the integer inputs of a graph are.
-enum class Role { tokens, positions, mask, past, totalLength, one };
+/// What the inputs of a graph are. buffer: a past that TensorScatter writes into, from writeIndex on; pair: keys and values in one tensor
+/// [2, batch, heads, past, size].
+enum class Role { tokens, positions, mask, past, buffer, pair, writeIndex, totalLength, one };
+/// The number of the values' half of a past of Role::pair; that of its keys is its argument's.
+constexpr int64_t pairValues = int64_t(1) << 32;
 
 struct Sizes {
   int64_t batch, step, past;
@@ -70,9 +73,11 @@ private:
   bool shapes(NodeOp op, In in, Out out);
   bool movement(NodeOp op, In in, Out out);
   bool joins(NodeOp op, In in, Out out);
+  bool scatter(NodeOp op, In in, Out out);
   bool elementwise(NodeOp op, In in, Out out);
   bool linears(NodeOp op, In in, Out out);
   bool quantized(NodeOp op, In in, Out out);
+  bool dequantized(NodeOp op, In in, Out out);
   bool norms(NodeOp op, In in, Out out);
   bool rotary(NodeOp op, In in, Out out);
   bool attention(NodeOp op, In in, Out out);
@@ -106,6 +111,7 @@ private:
     const Abstract *mask = nullptr;
   };
   bool attend(const AttentionCall &call, TermId &result, TermId &key, TermId &value);
+  bool selfAttention(NodeOp op, In in, Out out);
 
   mlir::func::FuncOp main;
   int64_t pastHeadSize; ///< where the type of a past leaves it open

@@ -1,7 +1,7 @@
 //===- RunContrib.cpp - rotation and attention as single operators ----------===//
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //
-// RotaryEmbedding and Attention of the standard; GroupQueryAttention, MultiHeadAttention and RotaryEmbedding of com.microsoft
+// RotaryEmbedding and Attention of the standard; GroupQueryAttention, MultiHeadAttention, Attention and RotaryEmbedding of com.microsoft
 // (ONNX Runtime's ContribOperators.md).
 //===----------------------------------------------------------------------===//
 #include "Run.h"
@@ -111,16 +111,56 @@ bool GraphRun::attend(const AttentionCall &call, TermId &result, TermId &key, Te
   return true;
 }
 
+/// com.microsoft Attention: queries, keys and values are products of one weight, past and present one tensor each.
+bool GraphRun::selfAttention(NodeOp op, In in, Out out) {
+  auto at = [&](unsigned k) -> Abstract * { return k < in.size() && in[k]->is != Abstract::absent ? in[k] : nullptr; };
+  int64_t heads = op.getInt("num_heads", 0);
+  Layout rows;
+  Weight w, bias;
+  if (!fullFeatures(*in[0], rows)) return refuse("rows laid out as " + layoutText(in[0]->layout));
+  if (!matrixOf(*in[1], false, w) || w.columns != terms.width(in[0]->id) || heads < 1 || w.rows % (3 * heads)) return refuse("a weight that is not that of queries, keys and values");
+  if (at(2) && (!vectorOf(*at(2), bias) || bias.rows != w.rows)) return refuse("a bias that is not one vector of weights for queries, keys and values");
+  if (op.getInt("do_rotary", 0) || !op.getInts("qkv_hidden_sizes").empty() || at(6)) return refuse("a rotation, own sizes of queries, keys and values, or a cache of fixed length");
+  if (at(3)) {
+    const Abstract &mask = *at(3);
+    if (!mask.known || mask.shape != Shape{sizes.batch, sizes.total()} || !mask.known->uniform() || mask.known->number(0) == 0) return refuse("a mask that does not follow the mask of the graph");
+  }
+  int64_t width = w.rows / 3, size = width / heads;
+  Layout pair = {{{Dim::feature, 2, width}}, {{Dim::batch, sizes.batch}}, {{Dim::feature, heads, size}}, {{Dim::past, sizes.past}}, {{Dim::feature, size, 1}}};
+  normalize(pair);
+  if (!at(4) || at(4)->is != Abstract::term || terms[at(4)->id].kind != Kind::past || at(4)->layout != pair) return refuse("a past that is not an input of [2, batch, heads, past, size]");
+  TermId all = terms.linear(in[0]->id, w, bias);
+  auto part = [&](int64_t k) { return terms.slice(all, w.rows, k * width, (k + 1) * width); };
+  const int64_t past = terms[at(4)->id].a;
+  AttentionCall call;
+  call.q = call.k = call.v = *in[0];
+  call.q.id = part(0);
+  call.k.id = terms.history(part(1), past), call.v.id = terms.history(part(2), past + pairValues);
+  call.heads = call.kvHeads = heads, call.headSize = call.valueSize = size;
+  call.scale = op.getFloat("scale", 0);
+  if (call.scale == 0) call.scale = 1 / std::sqrt(double(size));
+  call.causal = op.getInt("unidirectional", 0);
+  call.mask = at(5);
+  TermId result = -1, key = -1, value = -1;
+  if (!attend(call, result, key, value)) return true;
+  rows.push_back({{Dim::feature, width, 1}});
+  out[0] = term(result, rows, in[0]->type);
+  pair[3] = {{Dim::total, sizes.total()}};
+  if (out.size() > 1) out[1] = term(terms.concat({key, value}, {width, width}), pair, in[0]->type);
+  return true;
+}
+
 bool GraphRun::attention(NodeOp op, In in, Out out) {
   StringRef name = op.getOpType();
   bool contrib = op.getDomain() == "com.microsoft";
+  if (contrib && name == "Attention") return selfAttention(op, in, out);
   auto at = [&](unsigned k) -> Abstract * { return k < in.size() && in[k]->is != Abstract::absent ? in[k] : nullptr; };
   AttentionCall call;
   bool fourD = false, keyFourD = false;
   int64_t size = 0;
   if (!contrib && name == "Attention") {
     if (op.getInt("qk_matmul_output_mode", 0) || op.getOutputs().size() > 3) return refuse("the scores are an output");
-    if (at(6)) return refuse("lengths of padded keys are not followed");
+    if (at(6) && (!at(6)->known || llvm::any_of(at(6)->known->i, [&](int64_t n) { return n != sizes.total(); }))) return refuse("lengths of keys that are not the past's and the step's");
     call.q = *in[0], call.k = *in[1], call.v = *in[2];
     if (!headsOf(call.q, op.getInt("q_num_heads", 0), call.headSize, fourD)) return refuse("queries laid out as " + layoutText(call.q.layout));
     call.heads = terms.width(call.q.id) / call.headSize;
@@ -144,8 +184,8 @@ bool GraphRun::attention(NodeOp op, In in, Out out) {
     call.scale = op.getFloat("scale", 1 / std::sqrt(double(call.headSize)));
     call.softcap = op.getFloat("softcap", 0);
     call.causal = op.getInt("is_causal", 0);
-    // is_causal counts positions from the first key, without the past, unless it is an input of the operator.
-    if (call.causal && !call.pastKey) return refuse("is_causal with keys that the past is already part of");
+    // is_causal counts positions from the first key, without the past, unless that or the lengths are an input of the operator.
+    if (call.causal && !call.pastKey && !at(6)) return refuse("is_causal with keys that the past is already part of");
     call.mask = at(3);
     int64_t left = op.getInt("left_window_size", -1), right = op.getInt("right_window_size", -1);
     if (left >= 0 || right > 0) return refuse("a window as an attribute is not followed");
@@ -251,6 +291,57 @@ bool GraphRun::attention(NodeOp op, In in, Out out) {
   };
   if (out.size() > 1 && call.pastKey) out[1] = cache(key, call.headSize);
   if (out.size() > 2 && call.pastValue) out[2] = cache(value, call.valueSize);
+  return true;
+}
+
+/// DequantizeLinear of a stored matrix: a weight by its codes.
+bool GraphRun::dequantized(NodeOp op, In in, Out out) {
+  if (op.getOpType() != "DequantizeLinear" || in[0]->is != Abstract::weight || in[0]->of.bits || in[0]->of.qdq || in[0]->swapped || in[0]->shape.size() != 2) return false;
+  const Abstract &codes = *in[0], &scales = *in[1];
+  const Abstract *zeros = in.size() > 2 && in[2]->is != Abstract::absent ? in[2] : nullptr;
+  bool bytes = codes.type == DataType::int8 || codes.type == DataType::uint8;
+  if (!bytes && codes.type != DataType::int4 && codes.type != DataType::uint4) return refuse("codes that are neither of 4 nor of 8 bits");
+  Weight w = codes.of;
+  w.qdq = true;
+  const Shape &shape = codes.shape;
+  int64_t axis = op.getInt("axis", 1), block = op.getInt("block_size", 0);
+  if (axis < 0) axis += 2;
+  if (axis < 0 || axis > 1 || block < 0) return refuse("an axis or blocks that do not fit");
+  if (elementsOf(scales.shape) == 1 && !block) {
+    w.qdqBlock[0] = shape[0], w.qdqBlock[1] = shape[1];
+  } else {
+    w.qdqBlock[axis] = block ? block : 1;
+    w.qdqBlock[1 - axis] = block ? 1 : shape[1 - axis];
+  }
+  int64_t count = ((shape[0] + w.qdqBlock[0] - 1) / w.qdqBlock[0]) * ((shape[1] + w.qdqBlock[1] - 1) / w.qdqBlock[1]);
+  if (elementsOf(scales.shape) != count || (zeros && elementsOf(zeros->shape) != count)) return refuse("scales or zero points that do not fit the matrix");
+  auto part = [&](const Abstract &x, onnx::ParamOp &param, std::vector<double> &numbers) {
+    if (x.is == Abstract::weight && x.of && !x.of.plusOne && !x.swapped) param = x.of.param;
+    else if (x.known)
+      for (int64_t k = 0; k < count; ++k)
+        numbers.push_back(x.known->number(k));
+    else return false;
+    return true;
+  };
+  if (!isFloatType(scales.type) || scales.type == DataType::float64 || !part(scales, w.scales, w.scaleNumbers)) return refuse("scales that are not stored floats");
+  if (zeros && (zeros->type != codes.type || !part(*zeros, w.zeros, w.zeroNumbers))) return refuse("zero points that are not stored in the type of the codes");
+  double middle = codes.type == DataType::uint8 ? 128 : codes.type == DataType::uint4 ? 8 : 0;
+  if (!zeros) w.zeroNumbers = {0};
+  // Zero points that all stand in the middle of the codes are what a storage type without them means.
+  if (zeros && zeros->known && zeros->known->uniform()) {
+    w.zeros = nullptr;
+    w.zeroNumbers = {zeros->known->number(0)};
+  } else if (w.zeros) {
+    auto read = params.read(w.zeros);
+    if (read.ok() && (*read)->uniform() && (*read)->number(0) == middle) {
+      w.zeros = nullptr;
+      w.zeroNumbers = {middle};
+    }
+  }
+  out[0].is = Abstract::weight;
+  out[0].type = scales.type;
+  out[0].shape = shape;
+  out[0].of = w;
   return true;
 }
 

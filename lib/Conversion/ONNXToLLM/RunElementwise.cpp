@@ -10,7 +10,7 @@ namespace lathe::raise {
 
 /// A weight that is a vector along the last axis: [n], [1, n], ...
 bool GraphRun::vectorOf(const Abstract &w, Weight &out) {
-  if (!w.of || w.of.bits) return false;
+  if (!w.of || w.of.bits || w.of.qdq) return false;
   if (w.shape.empty() || elementsOf(w.shape) != w.shape.back()) return false;
   out = w.of;
   out.rows = w.shape.back();

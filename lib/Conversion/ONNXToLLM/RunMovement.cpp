@@ -339,6 +339,26 @@ bool GraphRun::movement(NodeOp op, In in, Out out) {
   return false;
 }
 
+/// TensorScatter of this step's tokens into a cache of fixed length.
+bool GraphRun::scatter(NodeOp op, In in, Out out) {
+  if (!op.getDomain().empty() || op.getOpType() != "TensorScatter") return false;
+  const Abstract &cache = *in[0], &update = *in[1];
+  if (cache.is != Abstract::term || terms[cache.id].kind != Kind::past || update.is != Abstract::term) return refuse("writes into something else than a past");
+  if (op.getString("mode", "linear") != "linear") return refuse("a circular cache");
+  auto axis = axisOf(op.getInt("axis", -2), 4);
+  if (failed(axis) || *axis != 2) return refuse("a cache whose tokens are not on axis 2");
+  // Without indices it writes at the beginning.
+  bool follows = in.size() > 2 && in[2]->known && llvm::all_of(in[2]->known->i, [&](int64_t at) { return at == sizes.past; });
+  if (!follows) return refuse("writes at another place than behind the past");
+  Layout layout = cache.layout, own = update.layout, step = cache.layout;
+  layout[2] = {{Dim::total, sizes.total()}};
+  step[2] = {{Dim::step, sizes.step}};
+  normalize(step);
+  if (own != step || terms.width(cache.id) != terms.width(update.id)) return refuse("the past is laid out as " + layoutText(cache.layout) + ", this step as " + layoutText(own));
+  out[0] = term(terms.history(update.id, terms[cache.id].a), layout, cache.type);
+  return true;
+}
+
 /// Concat: the first input may be a number, so that it has a function of its own.
 bool GraphRun::joins(NodeOp op, In in, Out out) {
   if (!op.getDomain().empty() || op.getOpType() != "Concat" || llvm::none_of(in, [](const Abstract *x) { return x->is == Abstract::term; })) return false;

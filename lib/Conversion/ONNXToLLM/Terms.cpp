@@ -19,7 +19,15 @@ std::string Weight::key() const {
   auto pointer = [](onnx::ParamOp op) { return static_cast<const void *>(op.getOperation()); };
   std::snprintf(text, sizeof(text), "%p/%p/%p %d%d %lld-%lld %lldx%lld q%lld/%lld u%lld", pointer(param), pointer(scales), pointer(zeros), transpose, plusOne,
                 (long long)begin, (long long)end, (long long)rows, (long long)columns, (long long)bits, (long long)block, (long long)unropeHeads);
-  return text;
+  std::string out = text;
+  if (qdq) {
+    out += " qdq" + std::to_string(qdqBlock[0]) + "x" + std::to_string(qdqBlock[1]);
+    for (double x : scaleNumbers)
+      out += "," + std::to_string(x);
+    for (double x : zeroNumbers)
+      out += ";" + std::to_string(x);
+  }
+  return out;
 }
 
 TermId Terms::make(Term term) {

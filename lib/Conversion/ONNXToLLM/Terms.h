@@ -24,6 +24,11 @@ struct Weight {
   /// Block-quantized weights (MatMulNBits and its kin): scales and zero points beside the codes.
   onnx::ParamOp scales, zeros;
   int64_t bits = 0, block = 0;
+  /// A matrix behind DequantizeLinear: |param| are its codes, |qdqBlock| codes along each of their axes share a scale. Scales and zero points are
+  /// |scales| and |zeros| or, where those are null, numbers.
+  bool qdq = false;
+  int64_t qdqBlock[2] = {1, 1};
+  std::vector<double> scaleNumbers, zeroNumbers;
   int64_t rows = 0, columns = 0; ///< of [out, in]; columns 0: a vector
   explicit operator bool() const { return static_cast<bool>(const_cast<onnx::ParamOp &>(param)); }
   std::string key() const;

@@ -262,10 +262,51 @@ LogicalResult multiHead(Lower &l) {
   return success();
 }
 
+/// com.microsoft Attention: the product for queries, keys and values is its own, and both caches are one tensor.
+LogicalResult selfAttention(Lower &l) {
+  auto spec = selfAttentionSpec(l.types);
+  if (failed(spec)) return failure();
+  const DimMath &d = l.d;
+  int64_t heads = spec->heads;
+  Dim size = spec->headSize, wide = d.mul(size, heads);
+  double scale = l.node.real("scale", 0), hiddenScore = l.node.real("mask_filter_value", -10000);
+  if (scale == 0) {
+    if (!size.known) return l.node.error("a known head size where there is no 'scale'", l.types.describe(1));
+    scale = 1 / std::sqrt(double(*size.known));
+  }
+  TensorValue rows = l.cast(l.matmul(l.reshape(l.in[0], {d.mul(spec->batch, spec->queries), spec->hidden}), l.in[1], l.element(0)), l.element(0));
+  rows = l.reshape(rows, {spec->batch, spec->queries, d.mul(wide, 3)});
+  TensorValue bias = l.has(2) ? l.in[2] : TensorValue();
+  auto part = [&](int64_t k) { return withBias(l, asHeads(l, rows, heads, size, d.mul(wide, k)), bias, d.mul(wide, k)); };
+  auto history = [&](int64_t k) {
+    TensorValue next = part(k + 1), past;
+    if (l.has(4)) past = l.generate(next.element, {spec->batch, Dim(heads), spec->past, size}, [&](ArrayRef<Dim> i) { return l.get(l.in[4], {Dim(k), i[0], i[1], i[2], i[3]}); });
+    return joined(l, past, next, spec->past, spec->total);
+  };
+  TensorValue q = part(0), k = history(0), v = history(1);
+  TensorValue scores = scoresOf(l, q, k, 1, scale, false);
+  Scalars s = l.scalars(scores.element);
+  bool causal = l.node.integer("unidirectional", 0);
+  TensorValue biased = l.generate(scores.element, scores.shape, [&](ArrayRef<Dim> i) {
+    Value x = l.get(scores, i);
+    if (l.has(5)) x = s.add(x, l.convert(l.getBroadcast(l.in[5], i), l.element(5), scores.element));
+    if (l.has(3)) x = s.select(l.bit(d.equal(l.getIndex(l.in[3], {i[0], i[3]}), 0)), s.add(x, s.constant(hiddenScore)), x);
+    return causal ? s.select(l.bit(d.less(i[3], d.add(d.add(spec->past, i[2]), 1))), x, s.lowest()) : x;
+  });
+  TensorValue y = weighted(l, l.softmaxLast(biased, true), v, 1, l.resultElement());
+  l.out.push_back(result3d(l, y, true));
+  if (l.types.wanted > 1)
+    l.out.push_back(l.generate(l.element(0), {Dim(2), spec->batch, Dim(heads), spec->total, size}, [&](ArrayRef<Dim> i) {
+      return l.choose(l.bit(d.equal(i[0], 0)), [&] { return l.get(k, {i[1], i[2], i[3], i[4]}); }, [&] { return l.get(v, {i[1], i[2], i[3], i[4]}); });
+    }));
+  return success();
+}
+
 } // namespace
 
 ArrayRef<LowerEntry> attentionLowerings() {
-  static const LowerEntry table[] = {{"", "Attention", attention}, {"com.microsoft", "GroupQueryAttention", groupQuery}, {"com.microsoft", "MultiHeadAttention", multiHead}};
+  static const LowerEntry table[] = {{"", "Attention", attention}, {"com.microsoft", "GroupQueryAttention", groupQuery}, {"com.microsoft", "MultiHeadAttention", multiHead},
+                                     {"com.microsoft", "Attention", selfAttention}};
   return table;
 }
 

@@ -102,6 +102,11 @@ Attribute GraphBuilder::expression(const WeightRef &ref) {
     value = llm::NBitsAttr::get(&context, ref.tensor.name, blocks.bits, blocks.block, ref.tensor.shape, ref.tensor.path,
                                 ref.tensor.offset, blocks.scales, blocks.scalesOffset,
                                 static_cast<llm::Storage>(blocks.scaleStorage), blocks.zeros, blocks.zerosOffset);
+  else if (const TensorRef::QDQ &q = ref.tensor.qdq; !q.code.empty())
+    value = llm::QDQAttr::get(&context, ref.tensor.name, q.code, static_cast<llm::Storage>(ref.tensor.storage), ref.tensor.shape, q.transposed,
+                              ArrayRef<int64_t>(q.block), ref.tensor.path, ref.tensor.offset, q.scales, q.scalesOffset,
+                              static_cast<llm::Storage>(q.scaleStorage), builder.getDenseF32ArrayAttr(q.scaleValues), q.zeros, q.zerosOffset,
+                              builder.getDenseI64ArrayAttr(q.zeroValues));
   else if (ref.tensor.values.empty())
     value = llm::FileAttr::get(&context, ref.tensor.path, ref.tensor.name, ref.tensor.offset,
                                static_cast<llm::Storage>(ref.tensor.storage), ref.tensor.shape);

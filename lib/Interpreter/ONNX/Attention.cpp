@@ -192,10 +192,64 @@ Status contribAttention(Evaluation &e) {
   return Status();
 }
 
+/// com.microsoft Attention.
+Status selfAttention(Evaluation &e) {
+  auto spec = ops::selfAttentionSpec(e.types);
+  if (mlir::failed(spec)) return e.bad("rows, weights and a past", "others");
+  int64_t batch = *spec->batch.known, queries = *spec->queries.known, past = *spec->past.known, total = *spec->total.known, hidden = *spec->hidden.known,
+          size = *spec->headSize.known, heads = spec->heads, all = 3 * heads * size;
+  bool causal = e.node.integer("unidirectional", 0);
+  double scale = e.node.real("scale", 0), hiddenScore = e.node.real("mask_filter_value", -10000);
+  if (scale == 0) scale = 1 / std::sqrt(double(size));
+  const Array &x = e.a(0), &w = e.a(1);
+  // part: 0 queries, 1 keys, 2 values
+  auto project = [&](int64_t part, int64_t b, int64_t h, int64_t t, int64_t c) {
+    int64_t column = (part * heads + h) * size + c;
+    double sum = 0;
+    for (int64_t k = 0; k < hidden; ++k)
+      sum += x.f[size_t((b * queries + t) * hidden + k)] * w.f[size_t(k * all + column)];
+    sum = roundTo(x.type, sum);
+    return e.has(2) ? roundTo(x.type, sum + e.a(2).f[size_t(column)]) : sum;
+  };
+  for (int64_t part = 0; part < 2; ++part)
+    for (int64_t b = 0; b < batch; ++b)
+      for (int64_t h = 0; h < heads; ++h)
+        for (int64_t t = 0; t < total; ++t)
+          for (int64_t c = 0; c < size; ++c)
+            e.out[1].put((((part * batch + b) * heads + h) * total + t) * size + c,
+                         t < past ? e.a(4).f[size_t((((part * batch + b) * heads + h) * past + t) * size + c)] : project(part + 1, b, h, t - past, c));
+  auto cached = [&](int64_t part, int64_t b, int64_t h, int64_t t, int64_t c) { return e.out[1].f[size_t((((part * batch + b) * heads + h) * total + t) * size + c)]; };
+  for (int64_t b = 0; b < batch; ++b)
+    for (int64_t h = 0; h < heads; ++h)
+      for (int64_t r = 0; r < queries; ++r) {
+        Row query, scores;
+        for (int64_t c = 0; c < size; ++c)
+          query.push_back(project(0, b, h, r, c));
+        for (int64_t t = 0; t < total; ++t) {
+          double dot = 0;
+          for (int64_t c = 0; c < size; ++c)
+            dot += query[size_t(c)] * cached(0, b, h, t, c);
+          double s = dot * scale;
+          if (e.has(5)) s += e.a(5).f[size_t(broadcastPlace(e.a(5).shape, Sizes{b, h, r, t}))];
+          if (e.has(3) && !e.a(3).i[size_t(b * total + t)]) s += hiddenScore;
+          scores.push_back(causal && t > past + r ? -INFINITY : s);
+        }
+        Row p = probabilities(scores);
+        for (int64_t c = 0; c < size; ++c) {
+          double sum = 0;
+          for (int64_t t = 0; t < total; ++t)
+            sum += p[size_t(t)] * cached(1, b, h, t, c);
+          e.out[0].put(((b * queries + r) * heads + h) * size + c, sum);
+        }
+      }
+  return Status();
+}
+
 } // namespace
 
 llvm::ArrayRef<EvalEntry> attentionEvaluations() {
-  static const EvalEntry table[] = {{"", "Attention", attention}, {"com.microsoft", "GroupQueryAttention", contribAttention}, {"com.microsoft", "MultiHeadAttention", contribAttention}};
+  static const EvalEntry table[] = {{"", "Attention", attention}, {"com.microsoft", "GroupQueryAttention", contribAttention}, {"com.microsoft", "MultiHeadAttention", contribAttention},
+                                    {"com.microsoft", "Attention", selfAttention}};
   return table;
 }
 

@@ -4,14 +4,16 @@ Weights are random with a fixed seed.
 """
 import argparse
 import math
+import pathlib
 import random
+import struct
 
 VOCABULARY, HIDDEN, HEADS, SIZE, INNER, POSITIONS, LAYERS = 11, 16, 2, 8, 24, 64, 2
 FLOAT, INT32, INT64, BOOL = 1, 6, 7, 9
-SINCE = dict(Add=14, And=7, Cast=19, Concat=13, Cos=7, Div=14, Erf=13, Expand=13, Gather=13, Gelu=20, LayerNormalization=17, LessOrEqual=16, MatMul=13, Mul=14,
+SINCE = dict(Add=14, And=7, Cast=19, Concat=13, Cos=7, DequantizeLinear=21, Div=14, Erf=13, Expand=13, Gather=13, Gelu=20, LayerNormalization=17, LessOrEqual=16, MatMul=13, Mul=14,
              Neg=13, Pow=15, RMSNormalization=23, Range=11, Reciprocal=13, ReduceMean=18, ReduceSum=13, Reshape=14, RotaryEmbedding=23, Attention=24, Shape=15,
              Sigmoid=13, SimplifiedLayerNormalization=1, Sin=7, Slice=13, Softmax=13, Split=18, Sqrt=13, Sub=14, SwiGLU=28, Swish=24, Tanh=13, Transpose=13,
-             Unsqueeze=13, Where=16, Squeeze=13)
+             TensorScatter=24, Unsqueeze=13, Where=16, Squeeze=13)
 
 
 class Graph:
@@ -20,6 +22,7 @@ class Graph:
         self.random = random.Random(5)
         self.params, self.lines, self.types, self.known = [], [], {}, {}
         self.kv = 1 if options.attention in ('gqa', 'chain') else HEADS
+        self.data = bytearray()
 
     # Text.
     def value(self, text, kind):
@@ -44,6 +47,44 @@ class Graph:
         self.params.append(f'onnx.param @{name} : {kind} = dense<{nested(values, shape)}> : {kind}')
         self.known[name] = self.value(f'onnx.weight @{name} : {kind}', kind)
         return self.known[name]
+
+    def stored(self, name, kind, data):
+        """A weight whose bytes are in the file."""
+        self.params.append(f'onnx.param @{name} : {kind} = #onnx.file<"{self.o.data}", {len(self.data)}, {len(data)}>')
+        self.data += data
+        return self.value(f'onnx.weight @{name} : {kind}', kind)
+
+    def coded(self, name, rows, columns, axis=0):
+        """[rows, columns] behind DequantizeLinear, in the way of --quantized; |axis|: that a product sums over."""
+        code, grain, *rest = self.o.quantized.split(':')
+        bits, low = int(code[-1]), 0 if code[0] == 'u' else -(1 << int(code[-1]) - 1)
+        swapped = 'transposed' in rest and axis == 0
+        shape = (columns, rows) if swapped else (rows, columns)
+        axis = 1 - axis if swapped else axis
+        counts = {'tensor': (1, 1), 'channel': (1, shape[1]) if axis == 0 else (shape[0], 1)}.get(grain) or \
+            tuple((n + 31) // 32 if k == axis else n for k, n in enumerate(shape))
+        count, scalar = counts[0] * counts[1] - self.broken('scale-count'), grain == 'tensor'
+        codes = [self.random.randrange(1 << bits) + low for _ in range(rows * columns)]
+        zeros = [self.random.randrange(3, (1 << bits - 1) - 1) + low if 'zero' in rest else low + (1 << bits - 1) for _ in range(count)]
+        if bits == 4:
+            pack = lambda v: bytes((a & 15) | (b & 15) << 4 for a, b in zip(v[::2], (v + [0])[1::2]))
+        else:
+            pack = lambda v: bytes(x & 255 for x in v)
+        # f16 holds these scales, and their products with zero points.
+        scales = [self.random.randrange(1, 40) / (1 << 15 if bits == 8 else 1 << 11) for _ in range(count)]
+        element = {'int8': 'i8', 'uint8': 'ui8', 'int4': 'i4', 'uint4': 'ui4'}[code]
+        blocked = grain == 'block'
+        form = '' if scalar else f'{counts[0]}x{counts[1]}x' if blocked else f'{count}x'
+        w = self.stored(name, f'tensor<{shape[0]}x{shape[1]}x{element}>', pack(codes))
+        if scalar:
+            s = self.number(scales[0])
+        else:
+            s = self.stored(f'{name}_scales', f'tensor<{form}f32>', b''.join(struct.pack('<f', x) for x in scales))
+        inputs = [w, s]
+        if 'zero' in rest or low == 0:
+            inputs.append(self.constant(zeros[0], element) if scalar else self.stored(f'{name}_zeros', f'tensor<{form}{element}>', pack(zeros)))
+        y = self.op('DequantizeLinear', *inputs, axis=axis if blocked else 1 - axis, **({'block_size': 32} if blocked else {}))
+        return self.op('Transpose', y, perm=[1, 0]) if swapped else y
 
     def constant(self, value, element='i64'):
         key = f'{value} {element}'
@@ -91,8 +132,8 @@ class Graph:
         """Whether the option --break=WHAT breaks this place."""
         return self.o.breaks == what and layer == 1
 
-    def norm(self, x, name, size=HIDDEN):
-        way = self.o.norm
+    def norm(self, x, name, size=None):
+        way, size = self.o.norm, size or HIDDEN
         w = self.weight(f'{name}.weight'.replace('.', '_').replace('-', '_'), size, scale=0.1, offset=1.0)
         if way in ('chain', 'chain-div'):
             square = self.op('Pow', x, self.number(2)) if way == 'chain' else self.op('Mul', x, x)
@@ -128,11 +169,12 @@ class Graph:
         return x, self.norm(x, name)
 
     def linear(self, x, name, rows, columns, bias=False):
-        y = self.op('MatMul', x, self.weight(name.replace('.', '_').replace('-', '_'), rows, columns))
+        symbol = name.replace('.', '_').replace('-', '_')
+        y = self.op('MatMul', x, self.coded(symbol, rows, columns) if self.o.quantized else self.weight(symbol, rows, columns))
         return self.op('Add', y, self.weight(f'{name}.bias'.replace('.', '_').replace('-', '_'), columns)) if bias else y
 
-    def heads(self, x, count, size=SIZE):
-        return self.op('Transpose', self.op('Reshape', x, self.constant([0, 0, count, size])), perm=[0, 2, 1, 3])
+    def heads(self, x, count, size=None):
+        return self.op('Transpose', self.op('Reshape', x, self.constant([0, 0, count, size or SIZE])), perm=[0, 2, 1, 3])
 
     def tables(self):
         frequencies = [10000.0 ** (-2 * k / SIZE) for k in range(SIZE // 2)]
@@ -196,6 +238,13 @@ class Graph:
         q, k, v = (self.linear(other if self.broken(f'rows-{p}', i) else x, f'{n}.{p}', HIDDEN, w, bias) for p, w in (('q', wide), ('k', narrow), ('v', self.kv * value)))
         past = [f'%past{i}k', f'%past{i}v']
         scale = 1 / math.sqrt(SIZE)
+        if way == 'fused':
+            w = self.weight(f'{n}_qkv', HIDDEN, 3 * wide)
+            b = self.weight(f'{n}_qkv_bias', 3 * wide) if self.o.bias else self.none()
+            mask = self.op('Cast', 'MASK', to=INT32)
+            y, present = self.contrib('Attention', x, w, b, mask, f'%past{i}', results=2, num_heads=HEADS, **({} if self.broken('causal', i) else {'unidirectional': 1}))
+            self.presents.append(present)
+            return self.linear(y, f'{n}.o', wide, HIDDEN)
         if way == 'gqa':
             length = self.op('ReduceSum', 'MASK', self.constant([1]))
             last = self.op('Cast', self.op('Sub', length, self.constant([1])), to=INT32)
@@ -223,7 +272,13 @@ class Graph:
             q = self.rotate(q, HEADS)
             if not self.broken('rotated-queries', i):
                 k = self.rotate(k, self.kv)
-            if way == 'op':
+            if way == 'scatter':
+                # Into caches of fixed length, at the number of tokens before.
+                place = [] if self.broken('scatter-place', i) else ['WRITE']
+                mode = dict(mode='circular') if self.broken('circular') else {}
+                pk, pv = (self.op('TensorScatter', p, t, *place, **mode) for p, t in zip(past, (k, v)))
+                y = self.op('Attention', q, pk, pv, self.none(), self.none(), self.none(), 'LENGTHS', is_causal=1, scale=scale)
+            elif way == 'op':
                 rest = dict(softcap=self.o.cap) if self.o.cap else {}
                 y, pk, pv = self.op('Attention', q, k, v, self.none(), *past, results=3, is_causal=1, scale=scale, **rest)
             else:
@@ -279,11 +334,16 @@ class Graph:
     def text(self):
         self.presents = []
         names = {'MASK': ('%mask', 'tensor<?x?xi64>', 'attention_mask'), 'POSITIONS': ('%positions', 'tensor<?x?xi64>', 'position_ids')}
+        if self.o.attention == 'scatter':
+            names |= {'WRITE': ('%write', 'tensor<?xi64>', 'write_indices'), 'LENGTHS': ('%lengths', 'tensor<?xi64>', 'nonpad_kv_seqlen')}
         arguments = [('%ids', 'tensor<?x?xi64>', 'input_ids')] + list(names.values())
-        for i in range(LAYERS):
+        for i in range(LAYERS if self.o.attention == 'fused' else 0):
+            arguments.append((f'%past{i}', f'tensor<2x?x{HEADS}x?x{SIZE}xf32>', f'past_{i}'))
+        for i in range(0 if self.o.attention == 'fused' else LAYERS):
             arguments += [(f'%past{i}{c}', f'tensor<?x{self.kv}x?x{SIZE // 2 if c == "v" and self.broken("values") else SIZE}xf32>', f'past_key_values.{i}.{c}') for c in 'kv']
         self.types.update({a[0]: a[1] for a in arguments} | {n: a[1] for n, a in names.items()})
-        x = self.op('Gather', self.weight('embedding', VOCABULARY, HIDDEN, scale=1.0), '%ids', axis=0)
+        table = self.coded('embedding', VOCABULARY, HIDDEN, axis=1) if self.o.quantized else self.weight('embedding', VOCABULARY, HIDDEN, scale=1.0)
+        x = self.op('Gather', table, '%ids', axis=0)
         if self.broken('embedding'):
             x = self.op('Tanh', x)
         start, h = x, self.norm(x, 'layer0.norm1')
@@ -300,7 +360,8 @@ class Graph:
         logits = self.linear(x if self.broken('final-norm') else h, 'head', HIDDEN, VOCABULARY + self.broken('vocabulary'))
         if self.o.finalcap:
             logits = self.op('Mul', self.op('Tanh', self.op('Div', logits, self.number(self.o.finalcap))), self.number(self.o.finalcap * (1 + self.broken('final-cap'))))
-        outs = [(logits, 'logits')] + [(p, f'present.{k // 2}.{"kv"[k % 2]}') for k, p in enumerate(self.presents)]
+        name = (lambda k: f'present_{k}') if self.o.attention == 'fused' else lambda k: f'present.{k // 2}.{"kv"[k % 2]}'
+        outs = [(logits, 'logits')] + [(p, name(k)) for k, p in enumerate(self.presents)]
         lines = ['module attributes {onnx.model = {path = "m.onnx"}} {']
         lines += ['  ' + p for p in self.params]
         lines.append('  func.func @main(' + ', '.join(f'{a}: {t} {{onnx.name = "{n}"}}' for a, t, n in arguments) + ') -> (' +
@@ -320,7 +381,7 @@ def main():
     parser.add_argument('--rope', default='op', choices=['none', 'chain', 'halves', 'op', 'contrib', 'pairs-op', 'pairs-contrib', 'pairs-part', 'half-heads'])
     parser.add_argument('--stretch', type=float, default=1.0, help='factor of cosines and sines')
     parser.add_argument('--detune', type=float, default=0.0, help='how far frequencies are from the formula')
-    parser.add_argument('--attention', default='chain', choices=['chain', 'op', 'mha', 'gqa'])
+    parser.add_argument('--attention', default='chain', choices=['chain', 'op', 'mha', 'gqa', 'scatter', 'fused'])
     parser.add_argument('--cap', type=float, default=0.0)
     parser.add_argument('--finalcap', type=float, default=0.0)
     parser.add_argument('--window', type=int, default=0)
@@ -329,7 +390,16 @@ def main():
     parser.add_argument('--postnorms', action='store_true')
     parser.add_argument('--break', dest='breaks', default='')
     parser.add_argument('--mlp', default='silu', choices=['silu', 'swish', 'swiglu', 'quickgelu', 'gelu', 'fastgelu', 'erf', 'tanh', 'biasgelu'])
-    print(Graph(parser.parse_args()).text())
+    parser.add_argument('--quantized', default='', help='CODE:tensor|channel|block[:zero][:transposed], CODE one of int8, uint8, int4, uint4')
+    parser.add_argument('--data', default='', help='file for what --quantized writes')
+    options = parser.parse_args()
+    if options.quantized:
+        global HIDDEN, SIZE, INNER
+        HIDDEN, SIZE, INNER = 32, 16, 64
+    graph = Graph(options)
+    print(graph.text())
+    if options.data:
+        pathlib.Path(options.data).write_bytes(graph.data)
 
 
 if __name__ == '__main__':

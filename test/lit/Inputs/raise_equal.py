@@ -23,7 +23,7 @@ def logits(*command):
 kept, options = sys.argv[1:2] == ['--kept'], [a for a in sys.argv[1:] if a != '--kept']
 with tempfile.TemporaryDirectory() as folder:
     graph, step = pathlib.Path(folder) / 'graph.mlir', pathlib.Path(folder) / 'step.mlir'
-    graph.write_text(run(sys.executable, pathlib.Path(__file__).with_name('onnx_decoder.py'), *options).stdout)
+    graph.write_text(run(sys.executable, pathlib.Path(__file__).with_name('onnx_decoder.py'), *options, '--data', pathlib.Path(folder) / 'data').stdout)
     raised = run('lathe-opt', graph, '--onnx-raise=remarks=true', '--llm-set-kv=key=f32 value=f32', '-o', step)
     for line in raised.stderr.splitlines():
         if 'remark: ' in line or 'warning: ' in line:

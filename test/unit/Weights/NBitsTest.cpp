@@ -53,7 +53,7 @@ struct Sample {
 TEST(NBits, Values) {
   for (auto [bits, block, zeros] : {std::tuple(4, 32, false), {4, 64, false}, {4, 128, false}, {4, 32, true}, {4, 64, true}, {4, 128, true}, {8, 32, false}}) {
     Sample sample(bits, block, zeros);
-    auto rows = WeightRows::fromNBits(sample.matrix);
+    auto rows = WeightRows::fromQuantized(std::make_shared<NBitsMatrix>(sample.matrix));
     ASSERT_TRUE(rows.ok()) << rows.status().message();
     EXPECT_EQ(rows->storage(), *nbitsStorage(bits, block, zeros));
     auto values = rows->readAll();
@@ -75,7 +75,7 @@ TEST(NBits, Values) {
 
 TEST(NBits, Errors) {
   auto message = [](const NBitsMatrix &matrix) {
-    auto rows = WeightRows::fromNBits(matrix);
+    auto rows = WeightRows::fromQuantized(std::make_shared<NBitsMatrix>(matrix));
     if (!rows.ok()) return rows.status().message();
     auto values = rows->readAll();
     return values.ok() ? std::string() : values.status().message();

@@ -292,3 +292,19 @@ func.func @step(%b: !llm.batch, %kv: !llm.kv, %x: tensor<?x4xf32>, %w: tensor<2x
 
 // expected-error@+1 {{expected a matrix of 4 bits in blocks of 32, 64 or 128, or of 8 bits in blocks of 32 without zero points}}
 llm.param @w : tensor<4x32x!llm.q<int4_g32>> = #llm.nbits<"w", 4, block = 16, [4, 32], codes = "f" 0, scales = "f" 64 f32, zeros = "" 0>
+
+// -----
+// expected-error @below {{expected codes of int8, uint8, int4 or uint4, found 'int2'}}
+llm.param @w : tensor<4x32xf32> = #llm.qdq<"w", "int2", f32, [4, 32], rows = 0, block = [1, 32], codes = "f" 0, scales = "f" 128 f32 [], zeros = "" 0 [0]>
+
+// -----
+// expected-error @below {{expected a matrix whose rows are on axis 0 or 1, and two positive blocks}}
+llm.param @w : tensor<4x32xf32> = #llm.qdq<"w", "int8", f32, [4, 32], rows = 2, block = [1, 32], codes = "f" 0, scales = "f" 128 f32 [], zeros = "" 0 [0]>
+
+// -----
+// expected-error @below {{expected f32 or int8 for these codes, found q8_0}}
+llm.param @w : tensor<4x32x!llm.q<q8_0>> = #llm.qdq<"w", "int8", q8_0, [4, 32], rows = 0, block = [1, 32], codes = "f" 0, scales = "f" 128 f32 [], zeros = "" 0 [0]>
+
+// -----
+// expected-error @below {{expected f32 for these codes, found int8}}
+llm.param @w : tensor<4x32x!llm.q<int8>> = #llm.qdq<"w", "int8", int8, [4, 32], rows = 0, block = [1, 16], codes = "f" 0, scales = "f" 128 f32 [], zeros = "" 0 [0]>

@@ -36,6 +36,7 @@ constexpr size_t usualLogprobs = 20;
 constexpr double measureSeconds = 0.25;
 // Rows and tokens before them of the step that says what history costs.
 constexpr uint32_t historyRows = 16, measuredHistory = 1024;
+constexpr int mostMeasures = 6;
 
 } // namespace
 
@@ -169,17 +170,20 @@ Status EngineCore::open(std::shared_ptr<LoadedArtifact> loaded, std::shared_ptr<
 /// Feeds the cost model with steps (or runs of the draft) of 1, 4, 16, ... rows, until the time for it is used up, and with what history costs.
 Status EngineCore::measureSteps(StepCostModel &cost, EntryKind kind) {
   LATHE_RETURN_IF_ERROR(device->measure(1, 0, kind).status()); // brings weights and code into memory
-  double spent = 0, last = 0, alone = 0;
+  double spent = 0, last = 0, alone = 0, single = 0;
   uint32_t most = 0;
   for (uint32_t rows = 1; rows <= limit.stepTokens; rows *= 4) {
     if (spent + 4 * last > measureSeconds) break;
     double fastest = std::numeric_limits<double>::infinity();
-    for (int i = 0; i < 2; ++i) {
+    // Rows together are never slower than one after the other: what says so was disturbed, and is asked again.
+    auto plausible = [&] { return rows == 1 || fastest <= 1.2 * rows * single; };
+    for (int i = 0; i < 2 || (i < mostMeasures && !plausible()); ++i) {
       LATHE_ASSIGN_OR_RETURN(last, device->measure(rows, 0, kind));
       fastest = std::min(fastest, last);
       spent += last;
     }
-    cost.observe(rows, fastest);
+    if (rows == 1) single = fastest;
+    cost.observe(rows, plausible() ? fastest : rows * single);
     if (rows <= historyRows) most = rows, alone = fastest;
   }
   uint32_t page = 1, history = std::min(measuredHistory, device->positions(kind) - std::min(device->positions(kind), most));

@@ -93,11 +93,11 @@ Result<ArtifactView> ArtifactView::parse(std::span<const uint8_t> file, bool che
     return makeError(StatusCode::dataLoss, "expected a header of %zu bytes, file ends at %zu", sizeof header,
                      file.size());
   std::memcpy(&header, file.data(), 12);
-  if (header.version != formatVersion)
+  if (header.version != formatVersion || header.draft != formatDraft)
     return makeError(StatusCode::failedPrecondition,
-                     "this runtime reads artifact format %u, the file has format %u; compile the model again with "
-                     "this version of lathe",
-                     formatVersion, header.version);
+                     "this runtime reads artifact format %u (draft %u), the file has format %u (draft %u); compile the "
+                     "model again with this version of lathe",
+                     formatVersion, formatDraft, header.version, header.draft);
   if (file.size() < sizeof header)
     return makeError(StatusCode::dataLoss, "expected a header of %zu bytes, file ends at %zu", sizeof header,
                      file.size());

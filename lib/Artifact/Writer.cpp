@@ -165,6 +165,7 @@ Status ArtifactWriter::finish() {
   Header header{};
   std::memcpy(header.magic, magic, sizeof magic);
   header.version = formatVersion;
+  header.draft = formatDraft;
   header.sectionCount = static_cast<uint32_t>(sections.size());
   header.fileBytes = position;
   if (!sections.empty()) std::memcpy(header.sections, sections.data(), sections.size() * sizeof(Section));

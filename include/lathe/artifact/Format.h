@@ -11,7 +11,10 @@
 namespace lathe::artifact {
 
 inline constexpr char magic[8] = {'L', 'A', 'T', 'H', 'E', '\r', '\n', '\x1a'};
-inline constexpr uint32_t formatVersion = 0;
+inline constexpr uint16_t formatVersion = 0;
+/// Rises with every change of what a section holds while the format is 0: a file of another draft is refused like one of another
+/// version. A frozen format has draft 0.
+inline constexpr uint16_t formatDraft = 1;
 inline constexpr uint32_t sectionAlignment = 4096;
 inline constexpr uint32_t maxSections = 64;
 
@@ -49,7 +52,7 @@ struct Section {
 
 struct Header {
   char magic[8];
-  uint32_t version;
+  uint16_t version, draft;
   uint32_t sectionCount;
   uint64_t fileBytes;
   Hash128 tableHash; ///< of sections[0 .. sectionCount)

@@ -21,6 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   std::memcpy(&header, file.data(), sizeof header);
   std::memcpy(header.magic, magic, sizeof magic);
   header.version = formatVersion;
+  header.draft = formatDraft;
   header.fileBytes = size;
   header.sectionCount %= maxSections + 2;
   for (Section &s : header.sections) s.kind = s.kind % 12, s.offset = s.offset % (size + 1) / sectionAlignment * sectionAlignment;

@@ -71,9 +71,12 @@ uint32_t SchedulerImpl::decodingChoices() const {
 bool SchedulerImpl::draftsMayPay() const {
   uint32_t decoding = decodingChoices();
   if (!decoding || decoding >= options.stepTokens) return false;
-  double seconds = options.cost.seconds(decoding);
+  double work = 0;
+  for (uint32_t index : active)
+    if (rows[index].known - rows[index].computed == 1) work += options.cost.work(1, rows[index].known);
+  double seconds = options.cost.seconds(work), perRow = work / decoding;
   for (uint32_t more = 1; more <= decoding * maxDraftTokens && decoding + more <= options.stepTokens; more *= 2)
-    if ((decoding + 0.95 * more) * seconds > leastGain * decoding * options.cost.seconds(decoding + more)) return true;
+    if ((decoding + 0.95 * more) * seconds > leastGain * decoding * options.cost.seconds(work + more * perRow)) return true;
   return false;
 }
 
@@ -122,11 +125,15 @@ void SchedulerImpl::planDrafts() {
     if (a.chance != b.chance) return a.chance > b.chance;
     return a.depth != b.depth ? a.depth < b.depth : a.row < b.row;
   });
-  double base = current.rows, gain = 0, best = leastGain * base / options.cost.seconds(current.rows);
+  double base = current.rows, work = 0, gain = 0;
+  for (const StepPiece &piece : current.pieces)
+    work += workOf(piece);
+  double best = leastGain * base / options.cost.seconds(work);
   size_t taken = 0, count = std::min<size_t>(draftRows.size(), most);
   for (size_t i = 0; i < count; ++i) {
     gain += static_cast<double>(draftRows[i].chance);
-    double rate = (base + gain) / options.cost.seconds(current.rows + static_cast<uint32_t>(i) + 1);
+    work += options.cost.work(1, rows[draftRows[i].row].known + draftRows[i].depth);
+    double rate = (base + gain) / options.cost.seconds(work);
     if (rate > best) best = rate, taken = i + 1;
   }
   // Chances of a row never rise, so what is taken of it are its first drafts: of a tree its best nodes, and with each those that

@@ -125,6 +125,9 @@ public:
     std::vector<double> plain, drafted, ratios;
     EngineStats before = answering.engine().stats();
     for (uint64_t round = 0; round <= o.repeat; ++round) { // round 0 warms up
+      // Drafters learn from earlier answers of their name space: each round has its own, or it would find the last one's.
+      for (Request &r : requests)
+        r.cacheSalt = std::to_string(batch) + "." + std::to_string(round);
       LATHE_ASSIGN_OR_RETURN(double plainRate, measure(requests, Speculation::off));
       LATHE_ASSIGN_OR_RETURN(double draftRate, measure(requests, method()));
       if (!round) {

@@ -13,6 +13,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 
 OPENVINO = r"""
 import json, random, sys, time
@@ -64,10 +65,11 @@ def llama_bench(path, a):
 
     figures = {"prompt": run("-p", "512", "-n", "0"), "decode": run("-p", "0", "-n", "48"),
                "depth": run(*(["-p", "0", "-n", "0", "-gp", "2048,24"] if repack else ["-p", "0", "-n", "24", "-d", "2048"]))}
-    batched = os.path.join(os.path.dirname(path), "llama-batched-bench")
+    batched = os.path.join(os.path.dirname(os.path.abspath(path)), "llama-batched-bench")
     if os.path.exists(batched):
-        out = subprocess.run([batched, "-m", a.model, "-c", "4096", "-b", "2048", "-ub", "512", "-npp", "64", "-ntg", "32", "-npl", "16", "-t", str(a.threads),
-                              "-tb", str(a.threads), "-fa", "on", *(["-rtr"] if repack else [])], check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
+        scratch = tempfile.mkdtemp()  # it leaves a log where it runs
+        out = subprocess.run([batched, "-m", os.path.abspath(a.model), "-c", "4096", "-b", "2048", "-ub", "512", "-npp", "64", "-ntg", "32", "-npl", "16", "-t", str(a.threads),
+                              "-tb", str(a.threads), "-fa", "on", *(["-rtr"] if repack else [])], cwd=scratch, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
         figures["batch"] = float([line for line in out.splitlines() if line.startswith("|")][-1].split("|")[8])
     return figures
 

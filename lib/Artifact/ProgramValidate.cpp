@@ -80,6 +80,27 @@ Status checkLaunch(const Program &p, size_t index) {
   return Status();
 }
 
+/// A group of the draft program is used by the entry "draft" alone, which uses such groups or the step's, not both: the runtime gives
+/// each entry the block tables of one kind.
+Status checkDraftGroups(const Program &p) {
+  if (!p.kvGroups.empty() && p.kvGroups[0].draft) return wrong("program: expected a KV group of the step first, found one of the draft program");
+  bool used[2] = {};
+  for (const Entry &entry : p.entries)
+    for (const Bucket &bucket : entry.buckets)
+      for (uint32_t i = bucket.firstLaunch; i < bucket.firstLaunch + bucket.launchCount; ++i)
+        for (uint32_t a = p.launches[i].firstArg; a < p.launches[i].firstArg + p.launches[i].argCount; ++a) {
+          const Arg &arg = p.args[a];
+          if (arg.kind != ArgKind::kv) continue;
+          uint32_t draft = p.kvGroups[arg.group].draft;
+          if (entry.name == "draft")
+            used[draft] = true;
+          else if (draft)
+            return wrong("program: entry '%s': launch %u uses KV group %u, which is the draft program's", entry.name.c_str(), i, arg.group);
+        }
+  if (used[0] && used[1]) return wrong("program: entry 'draft': expected KV groups of its own or those of the step, found both");
+  return Status();
+}
+
 Status checkEntry(const Program &p, const Entry &entry, const char *rowsName, uint32_t rows) {
   if (entry.buckets.empty()) return wrong("program: entry '%s' has no bucket", entry.name.c_str());
   uint32_t previous = 0;
@@ -179,7 +200,7 @@ Status validateProgram(const Program &p, uint64_t weightBytes) {
   if (draft != (p.draftMaxSeq != 0) || draftHead != draft)
     return wrong("program: expected the entries 'draft' and 'draft_head' and draftMaxSeq, or none of them, found draftMaxSeq %u",
                  p.draftMaxSeq);
-  return Status();
+  return checkDraftGroups(p);
 }
 
 } // namespace lathe

@@ -143,6 +143,9 @@ Result<CompileResult> compileModel(const CompileRequest &request) {
   if (!speculate.method.empty() && isGraph(*module))
     return makeError(StatusCode::unsupported, "--speculate '%s': '%s' is a graph that is not raised to a language model; the warning says why", options.speculate.c_str(),
                      request.model.c_str());
+  if (!speculate.method.empty() && from >= Phase::configure)
+    return makeError(StatusCode::invalidArgument, "--speculate '%s': expected a module of a phase before 'configure', which adds the draft program, found --compile-from=%s",
+                     options.speculate.c_str(), phaseName(from));
   if (speculate.method == "draft" && from < Phase::configure && last >= Phase::configure) {
     progress("importing " + speculate.model);
     LATHE_RETURN_IF_ERROR(addDraftModel(*module, speculate, options, text));

@@ -8,7 +8,7 @@
 
 namespace lathe::runtime {
 
-/// Whether the kernels of |program| know LatheStep.parent. Artifacts made before they did, and general graphs, have none that do.
+/// Whether |program| can verify trees: it says where its KV entries lie, so that those of the right path can be moved. General graphs do not.
 inline bool knowsTrees(const Program &program) { return !program.kvPlanes.empty(); }
 
 /// What kernels rely on of LatheStep.parent (see there), for the rows of |step|. Errors: unsupported (no trees), invalidArgument,

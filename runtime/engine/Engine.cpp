@@ -118,9 +118,13 @@ void Engine::poisonReleased() {
 }
 
 Status Engine::checkWork(std::span<const Work> work) const {
-  for (const Work &w : work) {
+  for (size_t k = 0; k < work.size(); ++k) {
+    const Work &w = work[k];
     if (w.sequence >= slots.size() || !slots[w.sequence].open)
       return makeError(StatusCode::invalidArgument, "sequence %u is not open", w.sequence);
+    for (size_t before = 0; before < k; ++before)
+      if (work[before].sequence == w.sequence && !work[before].parents.empty())
+        return makeError(StatusCode::invalidArgument, "sequence %u: expected nothing behind its tree in one call, found more work", w.sequence);
     for (size_t i = 0; i < w.tokens.size(); ++i)
       if (w.tokens[i] < 0 || static_cast<uint32_t>(w.tokens[i]) >= program().vocabulary)
         return makeError(StatusCode::invalidArgument, "token %zu: expected an id in 0..%u, found %d", i,

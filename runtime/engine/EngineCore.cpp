@@ -172,7 +172,8 @@ Status EngineCore::measureSteps(StepCostModel &cost, EntryKind kind) {
   LATHE_RETURN_IF_ERROR(device->measure(1, 0, kind).status()); // brings weights and code into memory
   double spent = 0, last = 0, alone = 0, single = 0;
   uint32_t most = 0;
-  for (uint32_t rows = 1; rows <= limit.stepTokens; rows *= 4) {
+  uint32_t widest = std::min(limit.stepTokens, device->positions(kind)); // more rows are not run by measure()
+  for (uint32_t rows = 1; rows <= widest; rows *= 4) {
     if (spent + 4 * last > measureSeconds) break;
     double fastest = std::numeric_limits<double>::infinity();
     // Rows together are never slower than one after the other: what says so was disturbed, and is asked again.

@@ -363,7 +363,7 @@ void EngineCore::takeToken(Job &job, Active &a, Choice &choice) {
   if (a.speculate == Speculation::off) return;
   if (!choice.drafter) {
     uint32_t fresh = std::min(a.request.maxTokens, limit.contextTokens);
-    // Kernels of older artifacts know chains only.
+    // A program that does not say where its KV entries lie can verify chains only.
     bool chain = a.speculate == Speculation::suffixTree && !knowsTrees(artifact->program());
     choice.drafter = std::make_unique<Drafter>(chain ? Speculation::suffix : a.speculate, a.request.prompt, fresh, sharedDrafts,
                                                sharedDrafts.suffixesOf(a.request.tenant, a.request.cacheSalt));

@@ -64,9 +64,9 @@ Status RequestCheck::operator()(const Request &r) const {
   if (r.tenant.size() > maxNameBytes || r.cacheSalt.size() > maxNameBytes)
     return wrong("%s: expected at most %zu bytes, found %zu", r.tenant.size() > maxNameBytes ? "tenant" : "cache_salt",
                  maxNameBytes, std::max(r.tenant.size(), r.cacheSalt.size()));
-  if (limits.generalGraph && r.speculate.value_or(Speculation::off) != Speculation::off)
+  if (r.kind == RequestKind::generate && limits.generalGraph && r.speculate.value_or(Speculation::off) != Speculation::off)
     return Status(StatusCode::unsupported, "speculate: expected off, because the model is a general graph, whose one cache has no KV blocks to draft with");
-  if (r.speculate == Speculation::draft && !program.draftMaxSeq)
+  if (r.kind == RequestKind::generate && r.speculate == Speculation::draft && !program.draftMaxSeq)
     return makeError(StatusCode::unsupported, "speculate: %s", noDraftProgram);
   LATHE_RETURN_IF_ERROR(seconds("deadline", r.deadline));
   LATHE_RETURN_IF_ERROR(seconds("ttft_target", r.ttftTarget));

@@ -78,8 +78,12 @@ same "$WORK/skip.lathe" --prompt-ids 1,2,3,4,5 -n 200 --temp 0.7 --top-p 0.9 --s
 python3 "$ROOT/test/e2e/tiny_model.py" --layers 12 --hidden 256 --heads 4 --kv-heads 2 --head 64 --ffn 512 --vocab 997 --max-seq 512 --silent-from 1 >"$WORK/silent.mlir"
 "$LATHE" compile "$WORK/silent.mlir" -o "$WORK/silent.lathe" --speculate layerskip:1 --target native --quiet
 drafts[draft]=0 accepted[draft]=0
-same "$WORK/silent.lathe" --prompt-ids 1,2,3,4,5 -n 200 --temp 0
-same "$WORK/silent.lathe" --prompt-ids 1,2,3,4,5 -n 200 --temp 0.7 --top-p 0.9 --seed 4 --frequency-penalty 0.3
+for attempt in 1 2 3 4 5; do # whether drafts pay is measured: a busy machine is asked again
+  same "$WORK/silent.lathe" --prompt-ids 1,2,3,4,5 -n 200 --temp 0
+  same "$WORK/silent.lathe" --prompt-ids 1,2,3,4,5 -n 200 --temp 0.7 --top-p 0.9 --seed 4 --frequency-penalty 0.3
+  [ "${drafts[draft]}" -gt 0 ] && break
+done
+[ "${drafts[draft]}" -gt 0 ] || fail "layers that add nothing drafted nothing"
 [ "${drafts[draft]}" = "${accepted[draft]}" ] || fail "layers that add nothing: ${drafts[draft]} drafts, ${accepted[draft]} accepted"
 METHODS="auto ngram suffix"
 

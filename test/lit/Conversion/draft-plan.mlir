@@ -4,7 +4,7 @@
 // RUN: lathe-opt %s -pass-pipeline='builtin.module(llm-to-kernel,kernel-to-plan{max-seq=128})' -split-input-file -verify-diagnostics
 
 // CHECK: draftMaxSeq = 64
-// CHECK: plan.kv_group @kv {{.*}} block_bytes {{[0-9]+}}{{$}}
+// CHECK: plan.kv_group @kv {{.*}} block_bytes {{[0-9]+}} {planes
 // CHECK: plan.kv_group @draft.kv {{.*}} block_bytes {{[0-9]+}} draft
 // CHECK: plan.entry "step"
 // CHECK: plan.entry "head"

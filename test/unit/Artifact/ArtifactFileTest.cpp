@@ -173,7 +173,8 @@ TEST_F(ArtifactFile, DamageIsFound) {
 
   auto bytes = edited(good, [](Header &h) { h.version = 9; });
   expectError(bytes, StatusCode::failedPrecondition,
-              "this runtime reads artifact format 0 (draft 1), the file has format 9 (draft 1); compile the model again");
+              "this runtime reads artifact format 0 (draft 1), the file has format 9 (draft 1); compile the "
+              "model again with this version of lathe");
   expectError(edited(good, [](Header &h) { h.draft = 0; }), StatusCode::failedPrecondition,
               "the file has format 0 (draft 0); compile the model again");
   expectError(edited(good, [](Header &h) { h.sectionCount = 65; }), StatusCode::dataLoss, "at most 64 sections");

@@ -11,6 +11,12 @@
 using namespace lathe;
 using namespace lathe::test;
 
+static void addDraft(Program &p) {
+  p.draftMaxSeq = 8, p.draftLogitsStride = 64;
+  p.entries.push_back({"draft", {{8, 0, 1}}});
+  p.entries.push_back({"draft_head", p.entries[1].buckets});
+}
+
 TEST(ProgramCodec, RoundTripKeepsEveryField) {
   Program p = sampleProgram();
   auto bytes = encodeProgram(p);
@@ -130,6 +136,18 @@ TEST(ProgramCodec, ValidationNamesWhatIsWrong) {
       {"expected the entries 'draft' and 'draft_head' and draftMaxSeq, or none of them, found draftMaxSeq 8", [](Program &p) { p.draftMaxSeq = 8, p.draftLogitsStride = p.vocabulary; }},
       {"or none of them, found draftMaxSeq 0", [](Program &p) { p.entries.push_back({"draft", p.entries[0].buckets}); }},
       {"draft logits at offset", [](Program &p) { p.draftMaxSeq = 8, p.draftLogitsOffset = p.arenaBytes / 64 * 64, p.draftLogitsStride = p.vocabulary; }},
+      {"expected a KV group of the step first, found one of the draft program",
+       [](Program &p) { addDraft(p), p.kvGroups[0].draft = p.kvGroups[1].draft = 1; }},
+      {"entry 'step': launch 1 uses KV group 1, which is the draft program's", [](Program &p) { addDraft(p), p.kvGroups[1].draft = 1; }},
+      {"entry 'draft': expected KV groups of its own or those of the step, found both",
+       [](Program &p) {
+         addDraft(p), p.kvGroups[1].draft = 1;
+         p.args.push_back({ArgKind::kv, 0, 16});
+         p.args.push_back({ArgKind::kv, 1, 16});
+         p.launches[1].argCount = 2; // the step's attention reads nothing of group 1
+         p.launches.push_back({1, 3, 2, ItemKind::perRow, ShareKind::contiguous, 1, 1, 1, 0, 0, 0, 0, 0, 0, Arithmetic::f32});
+         p.entries[2].buckets = {{8, 3, 1}};
+       }},
       {"expected draftMaxSeq in 0..", [](Program &p) { p.draftMaxSeq = p.maxSeq + 1; }},
       {"entry 'step' is there twice", [](Program &p) { p.entries[1].name = "step"; }},
       {"embedding at offset 4160 with", [](Program &p) { p.embeddingStride = 1024, p.embeddingOffset = 4160; }},

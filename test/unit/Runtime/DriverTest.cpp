@@ -42,6 +42,9 @@ Output lathe_(const std::string &arguments, const std::string &environment = "")
 class DriverTest : public testing::Test {
 protected:
   static void SetUpTestSuite() {
+    // Files of these tests are nobody else's.
+    std::string folder = testing::TempDir() + "lathe-driver-XXXXXX";
+    ASSERT_TRUE(mkdtemp(folder.data()) && chdir(folder.c_str()) == 0);
     ToyOptions toy;
     ASSERT_TRUE(writeToyArtifact("driver-ids.lathe", toy).ok());
     toy.words = true;

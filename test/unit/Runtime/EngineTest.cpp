@@ -264,6 +264,8 @@ TEST(Engine, TreesHaveTheBitsOfTheirPaths) {
   // Two guesses behind the first token, of which the second goes on with the text.
   std::vector<int32_t> tokens{text[29], 5, text[30], 7, text[31], text[32], 9}, parents{-1, 0, 0, 1, 2, 4, 2};
   Work tree{*s, tokens, OutputRows::all, parents};
+  EXPECT_EQ(engine->forward(std::vector<Work>{tree, {*s, std::span(text).subspan(33), OutputRows::all}}, nullptr).message(),
+            "sequence 0: expected nothing behind its tree in one call, found more work");
   size_t rows = 0;
   Status status = engine->forward({&tree, 1}, [&](size_t, size_t token, std::span<const float> row) {
     std::vector<int32_t> path;

@@ -478,6 +478,9 @@ TEST_F(SpeculationTest, DraftsOfAProgramNeedOne) {
   make({});
   Request r = greedy({1, 2, 3}, 30);
   r.speculate = Speculation::draft;
+  Request embedding = r;
+  embedding.kind = RequestKind::embedding;
+  EXPECT_EQ(core->check()(embedding).message().find("speculate"), std::string::npos); // nothing to draft for, so it does no harm
   EXPECT_EQ(core->check()(r).message(), "speculate: the artifact has no draft program; compile it with '--speculate draft:MODEL' or 'layerskip:LAYERS'");
   RequestEngineOptions o;
   o.speculate = Speculation::draft;

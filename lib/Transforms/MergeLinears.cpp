@@ -127,37 +127,38 @@ struct MergeLinearsPass : lathe::impl::LLMMergeLinearsPassBase<MergeLinearsPass>
   /// A new param of the rows of |params|, one after the other.
   ParamOp join(ArrayRef<ParamOp> params) {
     if (params.size() == 1) return params[0];
-    SmallVector<Attribute> parts;
+    SmallVector<Attribute> parts, names;
     SmallVector<Location> locations;
     std::string name;
     int64_t rows = 0;
     for (ParamOp param : params) {
       parts.push_back(param.getValue());
       locations.push_back(param.getLoc());
+      names.push_back(param.getSymNameAttr());
       name += (name.empty() ? "" : "+") + param.getSymName().str();
       rows += cast<RankedTensorType>(param.getType()).getShape()[0];
       // Biases may be shared: those stay for the others.
       if (canJoin(param)) joined.insert(param);
     }
-    if (ParamOp made = joins.lookup(name)) return made;
+    ParamOp &made = joins[ArrayAttr::get(&getContext(), names)];
+    if (made) return made;
     ParamOp first = params[0];
     auto type = cast<RankedTensorType>(first.getType());
     SmallVector<int64_t> shape(type.getShape());
     shape[0] = rows;
     OpBuilder b(first);
-    auto param = ParamOp::create(b, FusedLoc::get(&getContext(), locations), b.getStringAttr(name), ConcatAttr::get(&getContext(), parts),
-                                 TypeAttr::get(RankedTensorType::get(shape, type.getElementType())));
-    symbols->insert(param);
-    joins[name] = param;
+    made = ParamOp::create(b, FusedLoc::get(&getContext(), locations), b.getStringAttr(name), ConcatAttr::get(&getContext(), parts),
+                           TypeAttr::get(RankedTensorType::get(shape, type.getElementType())));
+    symbols->insert(made); // renames it where a param has the name
     numJoined += params.size();
-    return param;
+    return made;
   }
 
   SymbolTable *symbols = nullptr;
   llvm::DenseMap<Attribute, int64_t> uses;                           ///< of a param's values
   llvm::DenseMap<std::pair<Attribute, Attribute>, int64_t> together; ///< merges of the same params that a param is in
   llvm::DenseMap<Attribute, Attribute> partners;                     ///< the params of a merge with this one
-  llvm::StringMap<ParamOp> joins;                                    ///< params made, by name
+  llvm::DenseMap<Attribute, ParamOp> joins;                          ///< params made, by the names of their parts
   llvm::DenseSet<Operation *> joined;       ///< params that became part of another
 };
 

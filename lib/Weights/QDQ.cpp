@@ -66,15 +66,16 @@ Status QDQMatrix::check() const {
   int64_t perRow = transposed ? block[0] : block[1], count = scaleCount(0) * scaleCount(1);
   bool centred = !zeros && zeroValues.size() == 1 && zeroValues[0] == (code == Code::uint8 ? 128 : code == Code::uint4 ? 8 : 0);
   if (target != StorageType::f32 && target != qdqStorage(bits(), columns, perRow, !centred)) return bad("its codes, blocks and zero points do not fit its storage type");
-  auto inside = [&](const char *what, const MappedFile &file, int64_t offset, int64_t bytes) {
+  // |numbers| of |each| bits. Compared by division: a product of sizes that a file may name is beyond 64 bits.
+  auto inside = [&](const char *what, const MappedFile &file, int64_t offset, int64_t numbers, int64_t each) {
     auto size = static_cast<int64_t>(file.fileSize());
-    if (offset >= 0 && offset <= size && bytes <= size - offset) return Status();
+    if (offset >= 0 && offset <= size && numbers <= (size - offset) * 8 / each) return Status();
     return bad(std::string("its ") + what + " at offset " + std::to_string(offset) + " do not fit, " + quoteName(file.path()) + " ends at " + std::to_string(size));
   };
-  LATHE_RETURN_IF_ERROR(inside("codes", *codes, codesOffset, (rows * columns * bits() + 7) / 8));
-  if (scales) LATHE_RETURN_IF_ERROR(inside("scales", *scales, scalesOffset, count * storageInfo(scaleStorage).blockBytes));
+  LATHE_RETURN_IF_ERROR(inside("codes", *codes, codesOffset, rows * columns, bits()));
+  if (scales) LATHE_RETURN_IF_ERROR(inside("scales", *scales, scalesOffset, count, 8 * storageInfo(scaleStorage).blockBytes));
   else if (static_cast<int64_t>(scaleValues.size()) != count) return bad("expected " + std::to_string(count) + " scales, found " + std::to_string(scaleValues.size()));
-  if (zeros) return inside("zero points", *zeros, zerosOffset, (count * bits() + 7) / 8);
+  if (zeros) return inside("zero points", *zeros, zerosOffset, count, bits());
   if (zeroValues.size() != 1 && static_cast<int64_t>(zeroValues.size()) != count) return bad("expected one zero point or " + std::to_string(count) + ", found " + std::to_string(zeroValues.size()));
   return Status();
 }

@@ -14,6 +14,9 @@ using lathe::onnx::DataType;
 using lathe::onnx::HostTensor;
 using lathe::onnx::StepInput;
 
+/// Of one cache, so that a graph's sizes cannot ask for all memory.
+static constexpr int64_t mostCacheElements = int64_t(1) << 28;
+
 /// [1, values] or, of rank 1, [values].
 static HostTensor integers(DataType type, int64_t rank, const std::vector<int64_t> &values) {
   HostTensor out;
@@ -56,10 +59,16 @@ static FailureOr<RowValues> runSequence(ModuleOp module, func::FuncOp main, cons
           bool buffer = lathe::onnx::isScattered(argument);
           size_t batch = type.getRank() == 5; // behind keys and values in one tensor
           cache.type = element;
-          for (auto [d, size] : llvm::enumerate(type.getShape()))
+          int64_t count = 1; // of elements; most + 1: more than that
+          for (auto [d, size] : llvm::enumerate(type.getShape())) {
             cache.shape.push_back(!ShapedType::isDynamic(size) ? size : d == batch ? 1 : buffer ? all : 0);
-          if (!buffer && cache.elements()) return main.emitError() << "input '" << name << "': expected a cache that can be empty, found " << type;
-          if (buffer && cache.elements() <= int64_t(1) << 28) cache.data.assign(static_cast<size_t>(cache.elements()) * lathe::onnx::dataTypeBits(element) / 8, 0);
+            int64_t n = cache.shape.back();
+            count = n && count > mostCacheElements / n ? mostCacheElements + 1 : count * n;
+          }
+          if (!buffer && count) return main.emitError() << "input '" << name << "': expected a cache that can be empty, found " << type;
+          if (count > mostCacheElements)
+            return main.emitError() << "input '" << name << "': expected a cache of at most " << mostCacheElements << " elements, found " << type << " for " << all << " tokens";
+          cache.data.assign(static_cast<size_t>(count) * lathe::onnx::dataTypeBits(element) / 8, 0);
         }
         inputs.push_back(cache);
         continue;

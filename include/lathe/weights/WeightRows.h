@@ -72,7 +72,8 @@ struct QDQMatrix : QuantizedMatrix {
 
 private:
   int64_t shape(int axis) const { return (axis == 0) == transposed ? columns : rows; }
-  int64_t scaleCount(int axis) const { return (shape(axis) + block[axis] - 1) / block[axis]; }
+  /// Nothing is added to a block, which may be any positive number.
+  int64_t scaleCount(int axis) const { return (shape(axis) - 1) / block[axis] + 1; }
   int64_t codeAt(int64_t row, int64_t column) const;
   int64_t scaleAt(int64_t row, int64_t column) const;
   float scaleOf(int64_t index) const;

@@ -300,17 +300,18 @@ bool GraphRun::dequantized(NodeOp op, In in, Out out) {
   const Abstract &codes = *in[0], &scales = *in[1];
   const Abstract *zeros = in.size() > 2 && in[2]->is != Abstract::absent ? in[2] : nullptr;
   bool bytes = codes.type == DataType::int8 || codes.type == DataType::uint8;
-  if (!bytes && codes.type != DataType::int4 && codes.type != DataType::uint4) return refuse("codes that are neither of 4 nor of 8 bits");
+  if (!bytes && codes.type != DataType::int4 && codes.type != DataType::uint4) return codes.known ? false : refuse("codes that are neither of 4 nor of 8 bits");
   Weight w = codes.of;
   w.qdq = true;
   const Shape &shape = codes.shape;
   int64_t axis = op.getInt("axis", 1), block = op.getInt("block_size", 0);
   if (axis < 0) axis += 2;
+  if (shape[0] < 1 || shape[1] < 1) return refuse("a matrix without elements");
   if (axis < 0 || axis > 1 || block < 0) return refuse("an axis or blocks that do not fit");
   if (elementsOf(scales.shape) == 1 && !block) {
     w.qdqBlock[0] = shape[0], w.qdqBlock[1] = shape[1];
   } else {
-    w.qdqBlock[axis] = block ? block : 1;
+    w.qdqBlock[axis] = block ? std::min(block, shape[axis]) : 1;
     w.qdqBlock[1 - axis] = block ? 1 : shape[1 - axis];
   }
   int64_t count = ((shape[0] + w.qdqBlock[0] - 1) / w.qdqBlock[0]) * ((shape[1] + w.qdqBlock[1] - 1) / w.qdqBlock[1]);

@@ -3,6 +3,7 @@
 //===----------------------------------------------------------------------===//
 #include "Terms.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/bit.h"
 #include <cmath>
 #include <cstdio>
 
@@ -23,9 +24,9 @@ std::string Weight::key() const {
   if (qdq) {
     out += " qdq" + std::to_string(qdqBlock[0]) + "x" + std::to_string(qdqBlock[1]);
     for (double x : scaleNumbers)
-      out += "," + std::to_string(x);
+      out += "," + std::to_string(llvm::bit_cast<uint64_t>(x)); // decimals would make scales equal that are not
     for (double x : zeroNumbers)
-      out += ";" + std::to_string(x);
+      out += ";" + std::to_string(llvm::bit_cast<uint64_t>(x));
   }
   return out;
 }

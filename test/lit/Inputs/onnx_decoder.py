@@ -57,14 +57,17 @@ class Graph:
     def coded(self, name, rows, columns, axis=0):
         """[rows, columns] behind DequantizeLinear, in the way of --quantized; |axis|: that a product sums over."""
         code, grain, *rest = self.o.quantized.split(':')
+        twin = name[-1] if 'twins' in rest and name[-2:] in ('_k', '_v') else ''
         bits, low = int(code[-1]), 0 if code[0] == 'u' else -(1 << int(code[-1]) - 1)
         swapped = 'transposed' in rest and axis == 0
         shape = (columns, rows) if swapped else (rows, columns)
+        if self.broken('no-rows'):
+            shape = (0, shape[1])
         axis = 1 - axis if swapped else axis
         counts = {'tensor': (1, 1), 'channel': (1, shape[1]) if axis == 0 else (shape[0], 1)}.get(grain) or \
-            tuple((n + 31) // 32 if k == axis else n for k, n in enumerate(shape))
+            tuple((1 if 'large' in rest else (n + 31) // 32) if k == axis else n for k, n in enumerate(shape))
         count, scalar = counts[0] * counts[1] - self.broken('scale-count'), grain == 'tensor'
-        codes = [self.random.randrange(1 << bits) + low for _ in range(rows * columns)]
+        codes = [self.random.randrange(1 << bits) + low for _ in range(shape[0] * shape[1])]
         zeros = [self.random.randrange(3, (1 << bits - 1) - 1) + low if 'zero' in rest else low + (1 << bits - 1) for _ in range(count)]
         if bits == 4:
             pack = lambda v: bytes((a & 15) | (b & 15) << 4 for a, b in zip(v[::2], (v + [0])[1::2]))
@@ -72,10 +75,17 @@ class Graph:
             pack = lambda v: bytes(x & 255 for x in v)
         # f16 holds these scales, and their products with zero points.
         scales = [self.random.randrange(1, 40) / (1 << 15 if bits == 8 else 1 << 11) for _ in range(count)]
+        if twin:
+            scales = [0.0001226 if twin == 'k' else 0.0001234]
         element = {'int8': 'i8', 'uint8': 'ui8', 'int4': 'i4', 'uint4': 'ui4'}[code]
         blocked = grain == 'block'
         form = '' if scalar else f'{counts[0]}x{counts[1]}x' if blocked else f'{count}x'
-        w = self.stored(name, f'tensor<{shape[0]}x{shape[1]}x{element}>', pack(codes))
+        if twin == 'v':
+            w = self.keys
+        else:
+            w = self.stored(name, f'tensor<{shape[0]}x{shape[1]}x{element}>', pack(codes))
+        if twin == 'k':
+            self.keys = w
         if scalar:
             s = self.number(scales[0])
         else:
@@ -83,7 +93,7 @@ class Graph:
         inputs = [w, s]
         if 'zero' in rest or low == 0:
             inputs.append(self.constant(zeros[0], element) if scalar else self.stored(f'{name}_zeros', f'tensor<{form}{element}>', pack(zeros)))
-        y = self.op('DequantizeLinear', *inputs, axis=axis if blocked else 1 - axis, **({'block_size': 32} if blocked else {}))
+        y = self.op('DequantizeLinear', *inputs, axis=axis if blocked else 1 - axis, **({'block_size': (1 << 63) - 1 if 'large' in rest else 32} if blocked else {}))
         return self.op('Transpose', y, perm=[1, 0]) if swapped else y
 
     def constant(self, value, element='i64'):
@@ -180,8 +190,14 @@ class Graph:
         frequencies = [10000.0 ** (-2 * k / SIZE) for k in range(SIZE // 2)]
         angles = [p * f for p in range(POSITIONS) for f in frequencies]
         stretch = self.o.stretch
-        return (self.weight('cosines', POSITIONS, SIZE // 2, values=[stretch * math.cos(a) for a in angles]),
-                self.weight('sines', POSITIONS, SIZE // 2, values=[stretch * math.sin(a) for a in angles]))
+        both = {'cosines': [stretch * math.cos(a) for a in angles], 'sines': [stretch * math.sin(a) for a in angles]}
+        if not self.o.coded_tables:
+            return tuple(self.weight(name, POSITIONS, SIZE // 2, values=values) for name, values in both.items())
+        for name in both:
+            if name not in self.known:
+                w = self.stored(name, f'tensor<{POSITIONS}x{SIZE // 2}xi32>', b''.join(struct.pack('<i', round(x * (1 << 30))) for x in both[name]))
+                self.known[name] = self.op('DequantizeLinear', w, self.number(2.0 ** -30))
+        return tuple(self.known[name] for name in both)
 
     def angles(self):
         """Cosines and sines of this step's tokens, [batch, step, size / 2]."""
@@ -390,8 +406,10 @@ def main():
     parser.add_argument('--postnorms', action='store_true')
     parser.add_argument('--break', dest='breaks', default='')
     parser.add_argument('--mlp', default='silu', choices=['silu', 'swish', 'swiglu', 'quickgelu', 'gelu', 'fastgelu', 'erf', 'tanh', 'biasgelu'])
-    parser.add_argument('--quantized', default='', help='CODE:tensor|channel|block[:zero][:transposed], CODE one of int8, uint8, int4, uint4')
-    parser.add_argument('--data', default='', help='file for what --quantized writes')
+    parser.add_argument('--quantized', default='', help='CODE:tensor|channel|block[:zero][:transposed][:large][:twins], CODE one of int8, uint8, int4, uint4; large: '
+                        'blocks of more than a matrix has; twins: keys and values have the same codes, tensor only')
+    parser.add_argument('--data', default='', help='file for what --quantized and --coded-tables write')
+    parser.add_argument('--coded-tables', action='store_true', help='cosines and sines behind DequantizeLinear')
     options = parser.parse_args()
     if options.quantized:
         global HIDDEN, SIZE, INNER

@@ -3,6 +3,7 @@
 #include "lathe/weights/WeightRows.h"
 #include <fstream>
 #include <gtest/gtest.h>
+#include <limits>
 #include <random>
 
 using namespace lathe;
@@ -149,6 +150,16 @@ TEST(QDQ, Errors) {
   m.zeros = nullptr;
   m.zeroValues = {1, 2};
   EXPECT_EQ(message(m), "tensor 'w': expected one zero point or 24, found 2");
+  // Sizes and blocks whose products or sums are beyond 64 bits.
+  m = Sample(Code::int8, false, 6, 128, false).matrix;
+  m.block[0] = m.block[1] = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(message(m), "");
+  m.scales = nullptr;
+  EXPECT_EQ(message(m), "tensor 'w': expected 1 scales, found 0");
+  m.rows = m.columns = int64_t(1) << 30;
+  EXPECT_NE(message(m).find("tensor 'w': its codes at offset 0 do not fit"), std::string::npos);
+  m.rows = m.columns = int64_t(1) << 31;
+  EXPECT_NE(message(m).find("tensor 'w': its codes at offset 0 do not fit"), std::string::npos);
   EXPECT_EQ(message(Sample(Code::int4, true, 32, 1, false, 6, 128, 1e6f).matrix), "tensor 'w': the scale of row 0 is beyond what f16 holds");
 }
 

@@ -365,8 +365,10 @@ void EngineCore::takeToken(Job &job, Active &a, Choice &choice) {
     uint32_t fresh = std::min(a.request.maxTokens, limit.contextTokens);
     // A program that does not say where its KV entries lie can verify chains only.
     bool chain = a.speculate == Speculation::suffixTree && !knowsTrees(artifact->program());
+    // Only who looks into a tenant's answers keeps them from being forgotten.
+    bool looks = a.speculate != Speculation::ngram && a.speculate != Speculation::draft;
     choice.drafter = std::make_unique<Drafter>(chain ? Speculation::suffix : a.speculate, a.request.prompt, fresh, sharedDrafts,
-                                               sharedDrafts.suffixesOf(a.request.tenant, a.request.cacheSalt));
+                                               looks ? sharedDrafts.suffixesOf(a.request.tenant, a.request.cacheSalt) : nullptr);
     drafting.push_back({&a, job.choice});
   }
   choice.drafter->push(token);

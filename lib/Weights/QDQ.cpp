@@ -22,9 +22,7 @@ StorageType qdqStorage(int bits, int64_t columns, int64_t block, bool zeros) {
   return StorageType::f32;
 }
 
-int64_t QDQMatrix::codeAt(int64_t row, int64_t column) const {
-  int64_t at = transposed ? column * rows + row : row * columns + column;
-  const uint8_t *data = codes->bytes().data() + codesOffset;
+int64_t QDQMatrix::element(const uint8_t *data, int64_t at) const {
   int nibble = bits() == 4 ? data[at / 2] >> (at % 2 * 4) & 15 : 0;
   switch (code) {
   case Code::int8: return static_cast<int8_t>(data[at]);
@@ -32,6 +30,10 @@ int64_t QDQMatrix::codeAt(int64_t row, int64_t column) const {
   case Code::int4: return nibble < 8 ? nibble : nibble - 16;
   default: return nibble;
   }
+}
+
+int64_t QDQMatrix::codeAt(int64_t row, int64_t column) const {
+  return element(codes->bytes().data() + codesOffset, transposed ? column * rows + row : row * columns + column);
 }
 
 int64_t QDQMatrix::scaleAt(int64_t row, int64_t column) const {
@@ -48,14 +50,7 @@ float QDQMatrix::scaleOf(int64_t index) const {
 
 int64_t QDQMatrix::zeroOf(int64_t index) const {
   if (!zeros) return zeroValues[zeroValues.size() == 1 ? 0 : static_cast<size_t>(index)];
-  const uint8_t *data = zeros->bytes().data() + zerosOffset;
-  int nibble = bits() == 4 ? data[index / 2] >> (index % 2 * 4) & 15 : 0;
-  switch (code) {
-  case Code::int8: return static_cast<int8_t>(data[index]);
-  case Code::uint8: return data[index];
-  case Code::int4: return nibble < 8 ? nibble : nibble - 16;
-  default: return nibble;
-  }
+  return element(zeros->bytes().data() + zerosOffset, index);
 }
 
 Status QDQMatrix::check() const {

@@ -74,6 +74,8 @@ private:
   int64_t shape(int axis) const { return (axis == 0) == transposed ? columns : rows; }
   /// Nothing is added to a block, which may be any positive number.
   int64_t scaleCount(int axis) const { return (shape(axis) - 1) / block[axis] + 1; }
+  /// Element |at| of a tensor of codes that begins at |data|.
+  int64_t element(const uint8_t *data, int64_t at) const;
   int64_t codeAt(int64_t row, int64_t column) const;
   int64_t scaleAt(int64_t row, int64_t column) const;
   float scaleOf(int64_t index) const;

@@ -86,26 +86,6 @@ Value GpuEmitter::ldfGuarded(Value p, Value index, int64_t n) {
       lt(index, n), f32, [&] { return Values{ldf(p, index)}; }, [&] { return Values{cf(0)}; })[0];
 }
 
-Values GpuEmitter::whileLoop(Values init, llvm::function_ref<Value(ValueRange)> cond, llvm::function_ref<Values(ValueRange)> body) {
-  SmallVector<Type> types;
-  for (Value v : init) types.push_back(v.getType());
-  auto w = scf::WhileOp::create(
-      b, loc, types, init,
-      [&](OpBuilder &, Location, ValueRange now) {
-        OpBuilder::InsertionGuard guard(b);
-        b.setInsertionPointToEnd(now.front().getParentBlock());
-        Value go = cond(now);
-        scf::ConditionOp::create(b, loc, go, now);
-      },
-      [&](OpBuilder &, Location, ValueRange now) {
-        OpBuilder::InsertionGuard guard(b);
-        b.setInsertionPointToEnd(now.front().getParentBlock());
-        Values next = body(now);
-        scf::YieldOp::create(b, loc, next);
-      });
-  return Values(w.getResults());
-}
-
 void GpuEmitter::storeGroup(Value buffer, const ActLayout &l, ActFormat format, Value row, Value g, Value x) {
   Value base = at(buffer, shru(row, 3), l.blockBytes), r = andc(row, 7);
   Value index = add(shl(g, 3), r); // of a (group, row) pair

@@ -76,7 +76,6 @@ struct GpuEmitter : Emitter {
   Values ifValues(Value cond, TypeRange types, llvm::function_ref<Values()> yes, llvm::function_ref<Values()> no) {
     return ifElse(cond, types, yes, no);
   }
-  Values whileLoop(Values init, llvm::function_ref<Value(ValueRange)> cond, llvm::function_ref<Values(ValueRange)> body);
 
   /// Writes group |g| of row |row|: every lane of the warp holds one value.
   void storeGroup(Value buffer, const ActLayout &l, ActFormat format, Value row, Value g, Value x);

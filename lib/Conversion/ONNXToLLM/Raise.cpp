@@ -315,18 +315,20 @@ void Raiser::noteRounding(ArrayRef<double> scales) {
     if (s) scaleChange = std::max(scaleChange, std::fabs(halfToFloat(floatToHalf(static_cast<float>(s))) / s - 1));
 }
 
+/// Where |param| is stored raw: sets |path| and |offset|. False if it is not in a file.
+static bool place(onnx::ParamOp param, std::string &path, int64_t &offset) {
+  auto file = dyn_cast<onnx::FileAttr>(param.getValue());
+  if (!file) return false;
+  path = file.getPath().str();
+  offset = file.getOffset();
+  return true;
+}
+
 /// A weight behind DequantizeLinear.
 std::optional<WeightRef> Raiser::dequantized(const Weight &weight, WeightRef ref) {
   onnx::ParamOp codes = weight.param, scales = weight.scales, zeros = weight.zeros;
   auto type = cast<RankedTensorType>(codes.getType());
   TensorRef::QDQ &qdq = ref.tensor.qdq;
-  auto place = [&](onnx::ParamOp param, std::string &path, int64_t &offset) {
-    auto file = dyn_cast<onnx::FileAttr>(param.getValue());
-    if (!file) return false;
-    path = file.getPath().str();
-    offset = file.getOffset();
-    return true;
-  };
   onnx::DataType code = onnx::dataType(type.getElementType());
   qdq.code = code == DataType::int8 ? "int8" : code == DataType::uint8 ? "uint8" : code == DataType::int4 ? "int4" : "uint4";
   int bits = code == DataType::int8 || code == DataType::uint8 ? 8 : 4;
@@ -365,13 +367,6 @@ std::optional<WeightRef> Raiser::dequantized(const Weight &weight, WeightRef ref
 /// A block-quantized weight.
 std::optional<WeightRef> Raiser::blocks(const Weight &weight, WeightRef ref) {
   auto storage = nbitsStorage(static_cast<int>(weight.bits), weight.block, static_cast<bool>(const_cast<onnx::ParamOp &>(weight.zeros)));
-  auto place = [&](onnx::ParamOp param, std::string &path, int64_t &offset) {
-    auto file = dyn_cast<onnx::FileAttr>(param.getValue());
-    if (!file) return false;
-    path = file.getPath().str();
-    offset = file.getOffset();
-    return true;
-  };
   TensorRef::Blocks &blocks = ref.tensor.blocks;
   blocks.bits = static_cast<int>(weight.bits);
   blocks.block = weight.block;

@@ -100,6 +100,21 @@ protected:
     return r;
   }
 
+  /// Runs 24 requests that come while others run, and compares each answer with the one it gets alone. Returns who heard them.
+  std::vector<std::shared_ptr<Recorder>> manySayWhatTheySayAlone() {
+    std::vector<Request> requests;
+    std::vector<std::shared_ptr<Recorder>> ears;
+    for (int i = 0; i < 24; ++i) {
+      requests.push_back(sampled(i, static_cast<uint32_t>(1 + i * 5 % 60)));
+      ears.push_back(add(requests.back()));
+      if (i % 3 == 0) core->step();
+    }
+    run();
+    for (size_t i = 0; i < requests.size(); ++i)
+      EXPECT_TRUE(sameSamples(ears[i]->choices[0].tokens, aloneSamples(requests[i]))) << i;
+    return ears;
+  }
+
   std::shared_ptr<LoadedArtifact> artifact;
   std::shared_ptr<TextModel> text;
   std::unique_ptr<EngineCore> core;
@@ -127,16 +142,8 @@ TEST_F(SpeculationTest, RightAndWrongDraftsGiveTheTokensOfThePlainRun) {
       toy.maxOutRows = wrongEvery == 5 ? 3 : 8; // a round's results may be cut into slices
       make({.threads = threads, .maxSequences = 6, .stepTokens = 30}, nullptr, toy);
       draftTruth(wrongEvery);
-      std::vector<Request> requests;
-      std::vector<std::shared_ptr<Recorder>> ears;
-      for (int i = 0; i < 24; ++i) {
-        requests.push_back(sampled(i, static_cast<uint32_t>(1 + i * 5 % 60)));
-        ears.push_back(add(requests.back()));
-        if (i % 3 == 0) core->step();
-      }
-      run();
-      for (size_t i = 0; i < requests.size(); ++i)
-        EXPECT_TRUE(sameSamples(ears[i]->choices[0].tokens, aloneSamples(requests[i]))) << i << " of " << wrongEvery;
+      SCOPED_TRACE("one wrong of " + std::to_string(wrongEvery));
+      auto ears = manySayWhatTheySayAlone();
       EngineStats stats = core->stats();
       reconcile(stats.speculation);
       EXPECT_GT(stats.speculation.rounds, 50u);
@@ -319,16 +326,7 @@ TEST_F(SpeculationTest, TreesGiveTheTokensOfThePlainRun) {
     toy.maxOutRows = threads == 1 ? 3 : 8; // a round's results may be cut into slices
     make({.threads = threads, .maxSequences = 6, .kvTokens = 420, .stepTokens = 40}, nullptr, toy);
     draftTrees();
-    std::vector<Request> requests;
-    std::vector<std::shared_ptr<Recorder>> ears;
-    for (int i = 0; i < 24; ++i) {
-      requests.push_back(sampled(i, static_cast<uint32_t>(1 + i * 5 % 60)));
-      ears.push_back(add(requests.back()));
-      if (i % 3 == 0) core->step();
-    }
-    run();
-    for (size_t i = 0; i < requests.size(); ++i)
-      EXPECT_TRUE(sameSamples(ears[i]->choices[0].tokens, aloneSamples(requests[i]))) << i;
+    manySayWhatTheySayAlone();
     const SpeculationStats &s = core->stats().speculation;
     EXPECT_GT(s.acceptedAll(), 100u);
     EXPECT_GT(s.draftedAll(), s.acceptedAll());

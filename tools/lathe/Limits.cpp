@@ -152,12 +152,15 @@ struct Work {
   volatile uint64_t sink = 0;
 };
 
-/// The shortest of |rounds| runs.
-double best(ThreadTeam &team, unsigned threads, int rounds, ThreadTeam::Body body, void *context) {
+/// The shortest of |rounds| runs. |body| and |what| name them to the team, which then learns from their time whether its threads
+/// should spin (WaitPolicy): unnamed runs that are preempted now and then would make it sleep, and a barrier of
+/// sleepers takes 20 us where one of spinners takes less than 1.
+double best(ThreadTeam &team, unsigned threads, int rounds, ThreadTeam::Body body, void *context, uint64_t what = 0) {
   double seconds = 1e9;
+  uint64_t kind = reinterpret_cast<uintptr_t>(body) + what;
   for (int i = 0; i < rounds; ++i) {
     auto begin = Clock::now();
-    team.run(threads, false, body, context);
+    team.run(threads, false, body, context, kind);
     seconds = std::min(seconds, std::chrono::duration<double>(Clock::now() - begin).count());
   }
   return seconds;
@@ -202,7 +205,7 @@ MachineLimits measureLimits(unsigned threads, artifact::Variant variant) {
           double macs = w.loop(w.rounds);
           if (t == 0) w.macs = macs;
         },
-        &work);
+        &work, reinterpret_cast<uintptr_t>(loop));
     return work.macs * threads / seconds;
   };
   limits.int8MacsPerSecond = rate(work.wide ? macs512 : macs256, 200000);
@@ -210,9 +213,10 @@ MachineLimits measureLimits(unsigned threads, artifact::Variant variant) {
   limits.floatMacsPerSecond = rate(work.wide ? floats512 : floats256, 200000);
   limits.bf16MacsPerSecond =
       variant == artifact::Variant::avx512bf16 ? rate(bf16s512, 200000) : limits.floatMacsPerSecond;
-  constexpr int barriers = 1000;
+  // Many short runs: at least one of them finds the threads awake and undisturbed.
+  constexpr int barriers = 200;
   limits.barrierSeconds = best(
-                              *team, threads, 5,
+                              *team, threads, 40,
                               [](void *, unsigned t, unsigned n, FlagBarrier &barrier) {
                                 uint32_t epoch = 0;
                                 for (int i = 0; i < barriers && n > 1; ++i)

@@ -25,20 +25,21 @@ unsigned quotaOf(long long quota, long long period) {
   return static_cast<unsigned>(std::min<long long>((quota + period - 1) / period, 1 << 16));
 }
 
-/// The tightest limit on the way from this process's group to the root.
-unsigned cgroupQuota() {
+} // namespace
+
+unsigned cpuQuota(const std::string &groupList, const std::string &mount) {
   unsigned best = 0;
   auto take = [&](unsigned q) {
     if (q && (!best || q < best)) best = q;
   };
-  std::stringstream groups(readAll("/proc/self/cgroup"));
+  std::stringstream groups(groupList);
   for (std::string line; std::getline(groups, line);) {
     size_t first = line.find(':'), second = first == std::string::npos ? first : line.find(':', first + 1);
     if (second == std::string::npos) continue;
     std::string controllers = line.substr(first + 1, second - first - 1), path = line.substr(second + 1);
     bool v2 = controllers.empty();
     if (!v2 && ("," + controllers + ",").find(",cpu,") == std::string::npos) continue;
-    std::string root = v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/" + controllers;
+    std::string root = v2 ? mount : mount + "/" + controllers;
     while (true) {
       if (v2) {
         take(parseCpuMax(readAll(root + path + "/cpu.max")));
@@ -53,8 +54,6 @@ unsigned cgroupQuota() {
   }
   return best;
 }
-
-} // namespace
 
 unsigned parseCpuMax(const std::string &text) {
   long long quota = 0, period = 0;
@@ -84,7 +83,7 @@ Topology Topology::detect() {
   }
   t.cores = std::max<unsigned>(1, static_cast<unsigned>(t.cpus.size()));
   t.cpus.insert(t.cpus.end(), siblings.begin(), siblings.end());
-  t.quota = cgroupQuota();
+  t.quota = cpuQuota(readAll("/proc/self/cgroup"), "/sys/fs/cgroup");
   return t;
 }
 

@@ -18,6 +18,10 @@ struct Topology {
   static Topology detect();
 };
 
+/// The tightest limit of CPU time on the way from the process's control group to the root, in CPUs, rounded up; 0: none.
+/// |groups|: the text of /proc/self/cgroup, of version 1 or 2; |mount|: where the groups' files are, /sys/fs/cgroup.
+unsigned cpuQuota(const std::string &groups, const std::string &mount);
+
 /// CPUs of a cgroup v2 "cpu.max" text ("max 100000", "150000 100000"), rounded up; 0 for no limit or nonsense.
 unsigned parseCpuMax(const std::string &text);
 

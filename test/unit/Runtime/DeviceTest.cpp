@@ -7,7 +7,10 @@
 #include "runtime/device/Trees.h"
 #include "runtime/device/cpu/ThreadTeam.h"
 #include "runtime/device/cpu/Topology.h"
+#include <filesystem>
+#include <fstream>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <thread>
 #include <xmmintrin.h>
 
@@ -134,6 +137,59 @@ TEST(Topology, ReadsLimits) {
   EXPECT_GE(t.usableCpus(), 1u);
   EXPECT_GE(t.defaultThreads(), 1u);
   EXPECT_LE(t.cores, t.cpus.size());
+}
+
+TEST(Topology, ThreadsFollowTheAffinityMask) {
+  // A thread of its own: the mask is a thread's.
+  std::thread([] {
+    cpu_set_t all, one;
+    ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+      if (!CPU_ISSET(cpu, &all)) continue;
+      CPU_ZERO(&one);
+      CPU_SET(cpu, &one);
+      ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+      Topology t = Topology::detect();
+      EXPECT_EQ(t.cpus, std::vector<int>{cpu});
+      EXPECT_EQ(t.defaultThreads(), 1u);
+    }
+  }).join();
+}
+
+TEST(Topology, ThreadsFollowTheQuota) {
+  std::filesystem::path root = std::filesystem::path(testing::TempDir()) / "lathe-cgroup-test";
+  std::filesystem::remove_all(root);
+  auto write = [&](const std::string &file, const std::string &text) {
+    std::filesystem::create_directories((root / file).parent_path());
+    std::ofstream(root / file) << text;
+  };
+  // Version 2: the tightest of the group and those above it. A group of its own name space is "/".
+  write("a/b/cpu.max", "max 100000\n");
+  write("a/cpu.max", "250000 100000\n");
+  write("cpu.max", "600000 100000\n");
+  EXPECT_EQ(cpuQuota("0::/a/b\n", root), 3u);
+  EXPECT_EQ(cpuQuota("0::/\n", root), 6u);
+  EXPECT_EQ(cpuQuota("0::/gone\n", root), 6u);
+  // Version 1: the controller's own tree, whose path may not be there inside a container.
+  write("cpu,cpuacct/job/cpu.cfs_quota_us", "150000\n");
+  write("cpu,cpuacct/job/cpu.cfs_period_us", "100000\n");
+  write("cpu,cpuacct/cpu.cfs_quota_us", "-1\n");
+  write("cpu,cpuacct/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(cpuQuota("5:memory:/job\n4:cpu,cpuacct:/job\n", root), 2u);
+  EXPECT_EQ(cpuQuota("4:cpu,cpuacct:/\n3:cpuset:/\n", root), 0u);
+  EXPECT_EQ(cpuQuota("", root), 0u);
+  EXPECT_EQ(cpuQuota("nonsense", root), 0u);
+  std::filesystem::remove_all(root);
+
+  Topology t;
+  t.cpus = {0, 2, 4, 6, 1, 3, 5, 7}, t.cores = 4; // four cores, two threads each
+  EXPECT_EQ(t.defaultThreads(), 4u);
+  t.quota = 3;
+  EXPECT_EQ(t.defaultThreads(), 3u);
+  EXPECT_EQ(t.usableCpus(), 3u);
+  t.quota = 6;
+  EXPECT_EQ(t.defaultThreads(), 4u);
+  EXPECT_EQ(t.usableCpus(), 6u);
 }
 
 namespace {

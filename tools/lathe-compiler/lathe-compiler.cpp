@@ -65,6 +65,8 @@ int runCompile() {
   auto to = parsePhase(compileTo);
   if (!to.ok()) return report(to.status());
   request.to = *to;
+  // Inside, 0 is "the model's own"; who types it expects something else.
+  if (maxSeq.getNumOccurrences() && maxSeq == 0) return report(makeError(StatusCode::invalidArgument, "--max-seq: expected 1 .. 16777216, found 0"));
   if (!compileFrom.empty()) {
     auto from = parsePhase(compileFrom);
     if (!from.ok()) return report(from.status());

@@ -14,14 +14,14 @@ mkdir -p "$WORK"
 tiny() { python3 "$ROOT/test/e2e/tiny_model.py" --layers 2 --hidden 64 --heads 4 --kv-heads 2 --head 16 --ffn 96 --vocab 97 --max-seq 256 "$@"; }
 compile() { "$LATHE" compile "$@" --target native --quiet >/dev/null 2>"$WORK/compile.log" || { cat "$WORK/compile.log" >&2; return 1; }; }
 
-# pages NAME SCHEDULES COMPILE-OPTIONS -- MODEL-OPTIONS: one model with three page sizes (or those of PAGES), fuzzed.
+# pages NAME SCHEDULES COMPILE-OPTIONS -- MODEL-OPTIONS: one model with four page sizes (or those of PAGES), fuzzed.
 pages() {
   local name=$1 schedules=$2 options=() files=()
   shift 2
   while [ "$1" != -- ]; do options+=("$1"); shift; done
   shift
   tiny "$@" >"$WORK/$name.mlir"
-  for page in ${PAGES:-16 32 64}; do
+  for page in ${PAGES:-16 32 64 128}; do
     compile "$WORK/$name.mlir" -o "$WORK/$name-$page.lathe" --page $page --max-rows 128 "${options[@]}"
     files+=("$WORK/$name-$page.lathe")
   done

@@ -1,8 +1,9 @@
 //===- EngineFuzz.cpp - many requests at once, each as if alone --------------===//
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //
-//   EngineFuzz [--device D] [--context N] [--prompt N] [--new N] [--requests N] SEED SCHEDULES ARTIFACT...
+//   EngineFuzz [--device D] [--context N] [--prompt N] [--new N] [--requests N] [--save 1] SEED SCHEDULES ARTIFACT...
 //
+// --save 1: every engine is short of KV memory and saves what it preempts; without a save in the end the run fails.
 // The artifacts are one model compiled with different pages. A pool of requests is answered first, each alone, by the
 // single-caller engine on one thread. Then every schedule draws an engine (page, KV size, rows of a step, policy, kind of
 // preemption, prefix cache, placement) and a sequence of events (arrivals, aborts, deadlines), all from its own seed, and every
@@ -35,7 +36,7 @@ bool chance(Rng &rng, int percent) { return pick(rng, 1, 100) <= percent; }
 std::unique_ptr<Device> device; ///< what all engines run on
 
 struct Limits {
-  int context = 144, prompt = 96, fresh = 48, requests = 48;
+  int context = 144, prompt = 96, fresh = 48, requests = 48, save = 0;
 };
 
 struct Answer {
@@ -155,6 +156,7 @@ std::vector<PoolEntry> makePool(Rng &rng, const Limits &limits, const Program &p
       continue;
     }
     r.maxTokens = chance(rng, 5) ? 0 : static_cast<uint32_t>(pick(rng, 1, limits.fresh));
+    if (limits.save) r.maxTokens = std::max(r.maxTokens, static_cast<uint32_t>(limits.fresh) / 2);
     r.choices = r.maxTokens && chance(rng, 25) ? uint32_t(pick(rng, 2, 4)) : 1;
     SamplingParams &p = r.sampling;
     p.temperature = r.choices == 1 && chance(rng, 50) ? 0.0f : 0.5f + 0.1f * float(pick(rng, 0, 10));
@@ -243,6 +245,12 @@ public:
     o.savedKvBytes = chance(rng, 50) ? 0 : program.kvGroups[0].blockBytes * uint64_t(pick(rng, 1, 40));
     const PreemptionMode modes[] = {PreemptionMode::automatic, PreemptionMode::recompute, PreemptionMode::save};
     o.preemption = modes[rng() % 3];
+    if (limits.save) { // the memory of one context and a bit for many sequences: their growth preempts
+      o.maxSequences = 8;
+      o.kvTokens = uint64_t(limits.context) * uint64_t(pick(rng, 110, 150)) / 100;
+      o.savedKvBytes = program.kvGroups[0].blockBytes * 1000;
+      o.preemption = PreemptionMode::save;
+    }
     const SchedulingPolicy policies[] = {SchedulingPolicy::fcfs, SchedulingPolicy::priority, SchedulingPolicy::fair,
                                          SchedulingPolicy::deadline};
     o.policy = policies[rng() % 4];
@@ -267,7 +275,7 @@ public:
     EngineCore &core = **made;
     // Some of the groups of the pool, so that prefixes come again.
     size_t groups = pool.size() / 4, firstGroup = rng() % groups, span = 1 + rng() % 4;
-    int arrivals = pick(rng, 1, 20), cancelPercent = chance(rng, 50) ? 0 : pick(rng, 1, 12);
+    int arrivals = limits.save ? 16 : pick(rng, 1, 20), cancelPercent = chance(rng, 50) ? 0 : pick(rng, 1, 12);
     bool deadlines = chance(rng, 30);
     std::vector<std::unique_ptr<Ear>> ears;
     // Half of the schedules that speculate get drafts that are often right, which a random model's text is too wild for.
@@ -297,7 +305,7 @@ public:
     RequestId next = 1;
     int steps = 0, idleSteps = 0;
     while (arrivals > 0 || !core.idle()) {
-      while (arrivals > 0 && (chance(rng, 40) || core.idle())) {
+      while (arrivals > 0 && (limits.save || chance(rng, 40) || core.idle())) { // in save mode all at once
         const PoolEntry &entry = pool[(firstGroup + rng() % span) % groups * 4 + rng() % 4];
         Request r = entry.request;
         r.tenant = std::string(chance(rng, 25) ? rng() % 3 : 0, 't');
@@ -379,13 +387,13 @@ int main(int argc, char **argv) {
       deviceName = argv[at + 1];
       continue;
     }
-    int *value = name == "--context" ? &limits.context : name == "--prompt" ? &limits.prompt : name == "--new" ? &limits.fresh : name == "--requests" ? &limits.requests : nullptr;
+    int *value = name == "--context" ? &limits.context : name == "--prompt" ? &limits.prompt : name == "--new" ? &limits.fresh : name == "--requests" ? &limits.requests : name == "--save" ? &limits.save : nullptr;
     if (!value) die("unknown option '" + name + "'");
     *value = std::atoi(argv[at + 1]);
   }
   device = namedDevice(deviceName);
   limits.requests = std::max(4, limits.requests / 4 * 4);
-  if (argc - at < 3) die("usage: EngineFuzz [--device D] [--context N] [--prompt N] [--new N] [--requests N] SEED SCHEDULES ARTIFACT...");
+  if (argc - at < 3) die("usage: EngineFuzz [--device D] [--context N] [--prompt N] [--new N] [--requests N] [--save 1] SEED SCHEDULES ARTIFACT...");
   uint64_t seed = std::strtoull(argv[at], nullptr, 10);
   uint64_t schedules = std::strtoull(argv[at + 1], nullptr, 10);
   std::vector<std::shared_ptr<LoadedArtifact>> artifacts;
@@ -438,8 +446,8 @@ int main(int argc, char **argv) {
     auto &artifact = artifacts[(seed + k) % artifacts.size()];
     std::string wrong = schedule.run(artifact, totals);
     if (wrong.empty()) continue;
-    std::fprintf(stderr, "error: schedule %llu: %s\nreplay: %s --device %s --context %d --prompt %d --new %d --requests %d %llu 1", (unsigned long long)k, wrong.c_str(), argv[0], deviceName.c_str(),
-                 limits.context, limits.prompt, limits.fresh, limits.requests, (unsigned long long)(seed + k));
+    std::fprintf(stderr, "error: schedule %llu: %s\nreplay: %s --device %s --context %d --prompt %d --new %d --requests %d --save %d %llu 1", (unsigned long long)k, wrong.c_str(), argv[0], deviceName.c_str(),
+                 limits.context, limits.prompt, limits.fresh, limits.requests, limits.save, (unsigned long long)(seed + k));
     for (int i = at + 2; i < argc; ++i)
       std::fprintf(stderr, " %s", argv[i]);
     std::fprintf(stderr, "\n");
@@ -456,6 +464,10 @@ int main(int argc, char **argv) {
   std::printf("\n");
   if (schedules >= 100 && !totals.accepted) {
     std::fprintf(stderr, "error: no draft was accepted in %llu schedules: speculation was not tested\n", (unsigned long long)schedules);
+    return 1;
+  }
+  if (limits.save && !totals.saved) {
+    std::fprintf(stderr, "error: nothing was saved in %llu schedules\n", (unsigned long long)schedules);
     return 1;
   }
   if (schedules >= 100 && artifacts[0]->program().draftMaxSeq && !totals.acceptedByProgram) {

@@ -164,8 +164,8 @@ void ApiCall::takeEvents() {
     gone = true;
     cancelEngine();
     transport->abandon();
-    failure = ApiError();
-    failure->code = "slow_reader";
+    failure = ApiError(); // for the log alone: the connection is gone
+    failure->status = 499, failure->code = "slow_reader";
   }
 }
 

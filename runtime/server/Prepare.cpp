@@ -59,6 +59,8 @@ std::optional<ApiError> prepare(const ApiRequest &r, const ServedModel &model,
   if (r.echo && r.logprobs) base.promptLogprobs = std::max(r.promptLogprobs, r.sampling.logprobs);
   base.pooling = r.pooling;
   base.priority = r.priority;
+  base.ttftTarget = r.ttftTarget;
+  base.tpotTarget = r.tpotTarget;
   base.cacheSalt = r.cacheSalt;
   base.speculate = r.speculate;
 

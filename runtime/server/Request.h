@@ -46,6 +46,7 @@ struct ApiRequest {
   bool echo = false;
   int32_t priority = 0;
   bool hasPriority = false;
+  double ttftTarget = 0, tpotTarget = 0; ///< seconds; 0: none
   std::string cacheSalt;
   std::optional<runtime::Speculation> speculate;
 

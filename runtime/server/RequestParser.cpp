@@ -103,6 +103,26 @@ void readSpeculation(Fields &f, ApiRequest &r) {
     f.fail("speculate", parsed.status().message());
 }
 
+/// What counts for whom, under the policies that look at it.
+void readScheduling(Fields &f, const ServedModel &model, const ApiLimits &limits, ApiRequest &r) {
+  if (auto priority = f.integer("priority", INT32_MIN, INT32_MAX)) {
+    r.priority = static_cast<int32_t>(*priority);
+    r.hasPriority = true;
+  }
+  if (auto salt = f.text("cache_salt", limits.maxSaltBytes)) r.cacheSalt = *salt;
+  auto target = [&](const char *name, double served) {
+    auto given = f.number(name, 1, 1e9);
+    if (!given) return served;
+    char own[32];
+    std::snprintf(own, sizeof own, "%g", served * 1e3);
+    if (*given < served * 1e3) // who is in a greater hurry goes first, which is not the client's to decide
+      f.fail(name, std::string("expected at least the server's own target, ") + own + ", found " + shown(*f.find(name)));
+    return *given / 1e3;
+  };
+  r.ttftTarget = target("ttft_target_ms", model.ttftTarget);
+  r.tpotTarget = target("tpot_target_ms", model.tpotTarget);
+}
+
 void readGeneration(Fields &f, const ServedModel &model, const ApiLimits &limits, ApiRequest &r) {
   r.stream = f.boolean("stream", false);
   if (const Json *options = f.find("stream_options")) {
@@ -130,11 +150,7 @@ void readGeneration(Fields &f, const ServedModel &model, const ApiLimits &limits
   if (uint32_t most = r.maxTokens.value_or(r.defaultMaxTokens); static_cast<uint32_t>(r.sampling.minTokens) > most)
     f.fail("min_tokens", "expected at most max_tokens, which is " + std::to_string(most) + ", found " +
                              std::to_string(r.sampling.minTokens));
-  if (auto priority = f.integer("priority", INT32_MIN, INT32_MAX)) {
-    r.priority = static_cast<int32_t>(*priority);
-    r.hasPriority = true;
-  }
-  if (auto salt = f.text("cache_salt", limits.maxSaltBytes)) r.cacheSalt = *salt;
+  readScheduling(f, model, limits, r);
   readSpeculation(f, r);
   checkNeutralFields(f, r.endpoint);
 }
@@ -198,11 +214,7 @@ void readEmbeddings(Fields &f, const ServedModel &model, const ApiLimits &limits
     if (*pooling != "mean" && *pooling != "last") f.fail("pooling", "expected last or mean, found " + shown(Json(*pooling)));
   }
   r.normalize = f.boolean("normalize", false);
-  if (auto priority = f.integer("priority", INT32_MIN, INT32_MAX)) {
-    r.priority = static_cast<int32_t>(*priority);
-    r.hasPriority = true;
-  }
-  if (auto salt = f.text("cache_salt", limits.maxSaltBytes)) r.cacheSalt = *salt;
+  readScheduling(f, model, limits, r);
   readSpeculation(f, r); // there is nothing to draft; a client that always sends it is right all the same
   checkNeutralFields(f, r.endpoint);
 }

@@ -18,10 +18,14 @@ ARTIFACT=$WORK/smollm2.lathe
 if [ ! -f "$ARTIFACT" ] || [ "$BUILD/libexec/lathe-compiler" -nt "$ARTIFACT" ]; then
   "$LATHE" compile "$MODEL" -o "$ARTIFACT" --target native --quiet
 fi
+say "server: the help and the page of documentation"
+python3 "$ROOT/test/e2e/server/flags.py" "$LATHE"
 say "server: the openai client"
 "$VENV/bin/python" "$ROOT/test/e2e/server/openai_suite.py" "$LATHE" "$ARTIFACT"
 say "server: clients that misbehave, and the end"
 "$VENV/bin/python" "$ROOT/test/e2e/server/robust.py" "$LATHE" "$ARTIFACT"
+say "server: fair shares, targets, priorities, preemption"
+"$VENV/bin/python" "$ROOT/test/e2e/server/policies.py" "$LATHE" "$ARTIFACT"
 if [ -f "$BUILD/test/unit/driver-words.lathe" ]; then # the unit tests' toy model: thousands of requests a second
   say "server: clients that leave"
   "$VENV/bin/python" "$ROOT/test/e2e/server/aborts.py" "$LATHE" "$BUILD/test/unit/driver-words.lathe" "$([ "${LATHE_FULL:-}" ] && echo 10000 || echo 2000)"

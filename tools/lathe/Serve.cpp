@@ -4,6 +4,7 @@
 #include "Commands.h"
 #include "Limits.h"
 #include "runtime/device/cpu/Topology.h"
+#include "runtime/engine/KVBudget.h"
 #include "runtime/engine/RequestEngine.h"
 #include "runtime/metrics/ModelMetrics.h"
 #include "runtime/server/Defaults.h"
@@ -24,9 +25,9 @@ struct ServeFlags {
   server::ServerOptions server;
   std::vector<std::string> names;
   std::string keyFile, policy = "fcfs", preemption = "auto", pooling = "last", generation = "auto", speculate = "off", trace;
-  uint64_t port = 8000, queue = 256, queueTokens = 0, stepTokens = 0, savedKv = 0;
-  std::optional<uint64_t> sequences;
-  std::optional<double> itl, header, body, idle, write, ping, request, shutdown;
+  uint64_t port = 8000, queue = 256, queueTokens = 0, stepTokens = 0;
+  std::optional<uint64_t> sequences, savedKv;
+  std::optional<double> itl, ttft, tpot, header, body, idle, write, ping, request, shutdown;
   uint64_t connections = 1024, bodyMb = 8, bodiesMb = 256, unsentKb = 1024, workers = 2;
   bool noPrefixCache = false;
 };
@@ -46,11 +47,13 @@ Options declare(ServeFlags &f) {
   o.heading("Engine");
   f.engine.declare(o);
   o.number("--max-seqs", "N", "sequences computed at one time (default: 64; 1 for a general graph)", f.sequences, 1, 4096);
-  o.number("--saved-kv", "MB", "host memory for KV blocks of preempted requests; 0: they are computed again", f.savedKv, 0, uint64_t(1) << 32);
+  o.number("--saved-kv", "MB", "host memory for KV blocks of preempted requests; 0: they are computed again (default: an eighth of what is free)", f.savedKv, 0, uint64_t(1) << 32);
   o.number("--step-tokens", "N", "rows of a step at most (default: chosen from measured step times)", f.stepTokens, 0, 1 << 20);
   o.text("--policy", "P", "order of requests: fcfs, priority, fair or deadline (default: fcfs)", f.policy);
   o.text("--preemption", "P", "what a stopped request costs later: auto, recompute or save (default: auto)", f.preemption);
   o.real("--itl", "MS", "time between tokens that prompts may not exceed (default: one prompt at most doubles it)", f.itl, 0, 1e6);
+  o.real("--ttft", "MS", "--policy deadline: until the first token, for requests that do not say (default: none)", f.ttft, 1, 1e9);
+  o.real("--tpot", "MS", "--policy deadline: between tokens, for requests that do not say (default: none)", f.tpot, 1, 1e9);
   o.flag("--no-prefix-cache", "compute every prompt anew", f.noPrefixCache);
   o.text("--speculate", "M", "who drafts tokens: off, auto, draft (the artifact's draft program), ngram, suffix or suffix-tree; changes no token (default: off)", f.speculate);
   o.text("--pooling", "P", "of /v1/embeddings: last or mean (default: last)", f.pooling);
@@ -109,7 +112,7 @@ Status apply(ServeFlags &f) {
 }
 
 Result<server::ServedModel> openServed(const std::string &path, const std::string &name, const ServeFlags &f,
-                                       double readLimit) {
+                                       size_t models, double readLimit) {
   server::ServedModel m;
   LATHE_ASSIGN_OR_RETURN(m.device, openDevice(f.engine));
   LATHE_ASSIGN_OR_RETURN(auto artifact, openModel(path, f.engine, *m.device));
@@ -130,9 +133,11 @@ Result<server::ServedModel> openServed(const std::string &path, const std::strin
   o.threads = static_cast<unsigned>(f.engine.threads);
   o.pin = f.engine.pin;
   o.contextTokens = static_cast<uint32_t>(f.engine.context);
-  o.memoryBudget = f.engine.memory.value_or(0) << 20;
+  // What is free is shared by all models. Half of it for what runs; the rest is other people's, but for what is saved.
+  uint64_t available = availableMemory() / std::max<size_t>(1, models);
+  o.memoryBudget = f.engine.memory ? *f.engine.memory << 20 : available / 2;
   o.maxSequences = static_cast<uint32_t>(f.sequences.value_or(artifact->graph() ? 1 : 64));
-  o.savedKvBytes = f.savedKv << 20;
+  o.savedKvBytes = f.savedKv ? *f.savedKv << 20 : artifact->graph() ? 0 : available / 8;
   o.stepTokens = static_cast<uint32_t>(f.stepTokens);
   o.maxQueued = static_cast<uint32_t>(f.queue);
   o.maxQueuedTokens = f.queueTokens;
@@ -149,6 +154,8 @@ Result<server::ServedModel> openServed(const std::string &path, const std::strin
   m.vocabulary = artifact->program().vocabulary;
   m.hiddenSize = artifact->program().hiddenSize;
   m.contextTokens = m.engine->limits().contextTokens;
+  m.ttftTarget = f.ttft.value_or(0) / 1e3;
+  m.tpotTarget = f.tpot.value_or(0) / 1e3;
   m.pooling = f.pooling == "mean" ? Pooling::mean : Pooling::last;
   return m;
 }
@@ -178,7 +185,7 @@ Result<int> serveCommand(const Args &args) {
       readLimit = measureRead(threads, artifact::Variant::avx2, 3, 96 << 20); // fewer bytes: a quick start
     }
     std::string name = f.names.empty() ? std::filesystem::path(files[i]).stem().string() : f.names[i];
-    auto model = openServed(files[i], name, f, readLimit);
+    auto model = openServed(files[i], name, f, files.size(), readLimit);
     if (!model.ok()) return model.status();
     models.push_back(*std::move(model));
   }

@@ -163,6 +163,17 @@ def test_errors(client, server):
     ask(tools=[], tool_choice="none", user="u", store=False, response_format={"type": "text"}, extra_body={"frobnicate": 1})()
 
 
+def test_two_models(client, server):
+    with Server(LATHE, [ARTIFACT, ARTIFACT], "--served-name", "one", "--served-name", "two", "--ctx", "512", "--max-seqs", "4") as both:
+        second = openai.OpenAI(base_url=both.url + "/v1", api_key="none", max_retries=0, timeout=120)
+        assert [m.id for m in second.models.list().data] == ["one", "two"]
+        ask = dict(prompt="The sea is", max_tokens=8, temperature=0)
+        answers = {name: second.completions.create(model=name, **ask) for name in ("one", "two")}
+        assert answers["one"].model == "one" and answers["two"].model == "two"
+        assert answers["one"].choices[0].text == answers["two"].choices[0].text == client.completions.create(model="smol", **ask).choices[0].text
+        refused(openai.NotFoundError, lambda: second.completions.create(model="three", **ask), code="model_not_found")
+
+
 def main():
     global LATHE, ARTIFACT
     LATHE, ARTIFACT = sys.argv[1:3]

@@ -58,7 +58,7 @@ class Server:
         s = socket.socket()
         if receive_buffer:
             s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        s.settimeout(60)
+        s.settimeout(300)  # beside other programs
         s.connect((self.host, self.port))
         return s
 

@@ -70,7 +70,8 @@ def nuisance(server):
         s.close()
 
 
-with Server(lathe, [artifact], "--ctx", "1024", "--max-seqs", "16", "--memory", "128") as server:
+# The time-out for writes is long, because the machine may be busy with others, or suspended.
+with Server(lathe, [artifact], "--ctx", "1024", "--max-seqs", "16", "--memory", "128", "--write-timeout", "600") as server:
     threads = [threading.Thread(target=task, args=(server,)) for task in (rounds, nuisance)]
     for thread in threads:
         thread.start()

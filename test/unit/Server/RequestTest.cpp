@@ -100,6 +100,32 @@ TEST(RequestTest, EveryFieldArrives) {
   EXPECT_TRUE(p.request.stream && p.request.includeUsage && p.request.echo);
 }
 
+TEST(RequestTest, TargetsMayBeLooserThanTheServers) {
+  auto parse = [](const std::string &fields, double ttft, double tpot) {
+    ServedModel model = toyModel(nullptr);
+    model.ttftTarget = ttft, model.tpotTarget = tpot;
+    Parsed p;
+    Json body;
+    EXPECT_FALSE(parseBody("{\"prompt\":[1]" + fields + "}", 64, body));
+    p.error = parseRequest(Endpoint::completions, body, model, {}, p.request);
+    if (!p.error) p.error = prepare(p.request, model, p.engine);
+    return p;
+  };
+  Parsed none = parse("", 0, 0);
+  EXPECT_EQ(none.engine.at(0).ttftTarget, 0);
+  EXPECT_EQ(none.engine.at(0).tpotTarget, 0);
+  Parsed own = parse(R"(,"ttft_target_ms":250,"tpot_target_ms":20)", 0, 0);
+  EXPECT_DOUBLE_EQ(own.engine.at(0).ttftTarget, 0.25);
+  EXPECT_DOUBLE_EQ(own.engine.at(0).tpotTarget, 0.02);
+  Parsed served = parse(R"(,"ttft_target_ms":4000)", 2, 0.5);
+  EXPECT_DOUBLE_EQ(served.engine.at(0).ttftTarget, 4);
+  EXPECT_DOUBLE_EQ(served.engine.at(0).tpotTarget, 0.5);
+  refused(parse(R"(,"ttft_target_ms":1500)", 2, 0.5), "ttft_target_ms",
+          "ttft_target_ms: expected at least the server's own target, 2000, found 1500");
+  refused(parse(R"(,"tpot_target_ms":0)", 0, 0), "tpot_target_ms",
+          "tpot_target_ms: expected a number in 1..1e+09, found 0");
+}
+
 TEST(RequestTest, Prompts) {
   EXPECT_EQ(parse(Endpoint::completions, R"({"prompt":["a","b","c"]})").engine.size(), 3u);
   EXPECT_EQ(parse(Endpoint::completions, R"({"prompt":[1,2,3]})").engine.at(0).prompt, (std::vector<int32_t>{1, 2, 3}));

@@ -51,7 +51,7 @@ Status checkSection(const Section &s, unsigned index, uint64_t fileBytes, uint64
   auto variant = static_cast<Variant>(s.variant);
   bool known = variant == Variant::none || std::strcmp(toString(variant), "unknown") != 0, gpu = isGpu(variant);
   bool fits = variant == Variant::none;
-  if (kind == SectionKind::code) fits = variant != Variant::none && !gpu;
+  if (kind == SectionKind::code) fits = variant != Variant::none;
   if (kind == SectionKind::ptx || kind == SectionKind::cubin) fits = gpu;
   if (kind == SectionKind::program) fits |= gpu;
   if (!known || !fits) return damaged("unknown variant");

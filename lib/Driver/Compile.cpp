@@ -153,9 +153,6 @@ Result<CompileResult> compileModel(const CompileRequest &request) {
 
   CompileResult result;
   if (request.to == Phase::package && isGraph(*module)) {
-    if (llvm::any_of(options.variants, artifact::isGpu))
-      return makeError(StatusCode::unsupported, "'%s' is a graph that is not raised to a language model; the warning says why. General code runs on x86 only: expected a target without GPUs",
-                       request.model.c_str());
     result.warnings.push_back(generalWarning);
     result.output = request.output.empty() ? defaultOutput(request.model) : request.output;
     progress("generating general code");

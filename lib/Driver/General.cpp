@@ -3,11 +3,13 @@
 //===----------------------------------------------------------------------===//
 #include "General.h"
 #include "ONNXOps/Weights.h"
+#include "NVPTX/Lower.h"
 #include "X86/Compile.h"
 #include "dialects/ONNX/ONNX.h"
 #include "lathe/Codegen/General.h"
 #include "lathe/Conversion/Passes.h"
 #include "lathe/ONNX/Inputs.h"
+#include "lathe/artifact/Graph.h"
 #include "lathe/artifact/GraphSection.h"
 #include "lathe/artifact/ProgramCodec.h"
 #include "lathe/artifact/Writer.h"
@@ -147,6 +149,30 @@ std::string metadataWith(const std::string &metadata) {
   return out;
 }
 
+std::span<const uint8_t> bytesOf(const std::string &s) { return {reinterpret_cast<const uint8_t *>(s.data()), s.size()}; }
+
+/// The program, the kernels and the host's code for a GPU. |module| is consumed.
+Status addGpu(ModuleOp module, artifact::Variant variant, Program program, artifact::ArtifactWriter &writer, PackageReport &report) {
+  using artifact::SectionKind;
+  OwningOpRef<ModuleOp> owner(module);
+  LATHE_ASSIGN_OR_RETURN(codegen::GpuGraph graph, codegen::compileGraphForGpu(module, variant));
+  LATHE_ASSIGN_OR_RETURN(std::string code, codegen::linkGraph(graph.object));
+  std::string cubin;
+  if (std::string ptxas = codegen::nvptx::findPtxas(); !ptxas.empty()) {
+    LATHE_ASSIGN_OR_RETURN(auto assembled, codegen::nvptx::runPtxas(ptxas, graph.ptx, *codegen::nvptx::findChip(variant)));
+    cubin = std::move(assembled.cubin);
+  }
+  program.kernels = graph.kernels;
+  program.blocks.assign(graph.kernels.size(), {graphBlockThreads, 0});
+  LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::program, variant, encodeProgram(program)));
+  LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::code, variant, bytesOf(code)));
+  LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::ptx, variant, bytesOf(graph.ptx)));
+  if (!cubin.empty()) LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::cubin, variant, bytesOf(cubin)));
+  report.kernels += int(graph.kernels.size());
+  report.codeBytes += code.size() + graph.ptx.size() + cubin.size();
+  return Status();
+}
+
 } // namespace
 
 Result<PackageReport> packageGeneralGraph(ModuleOp module, const ModelText &modelText, const CompileOptions &options, const std::string &path,
@@ -182,11 +208,16 @@ Result<PackageReport> packageGeneralGraph(ModuleOp module, const ModelText &mode
   }
   LATHE_ASSIGN_OR_RETURN(auto writer, artifact::ArtifactWriter::create(path));
   LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::metadata, metadataWith(modelText.metadata)));
-  auto encoded = encodeProgram(programFor(section, options));
-  LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::program, Variant::none, encoded));
+  Program program = programFor(section, options);
+  if (!llvm::all_of(options.variants, artifact::isGpu)) LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::program, Variant::none, encodeProgram(program)));
   LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::graph, encodeGraphSection(section)));
+  report.kernels = llvm::any_of(options.variants, [](Variant v) { return !artifact::isGpu(v); });
   std::map<Variant, std::string> built; // variants may share code
   for (Variant variant : options.variants) {
+    if (artifact::isGpu(variant)) {
+      LATHE_RETURN_IF_ERROR(addGpu(module.clone(), variant, program, writer, report));
+      continue;
+    }
     Variant emitted = codegen::emittedVariant(variant);
     if (!built.count(emitted)) {
       OwningOpRef<ModuleOp> copy = module.clone();
@@ -195,9 +226,8 @@ Result<PackageReport> packageGeneralGraph(ModuleOp module, const ModelText &mode
     }
     const std::string &code = built[emitted];
     report.codeBytes += code.size();
-    LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::code, variant, {reinterpret_cast<const uint8_t *>(code.data()), code.size()}));
+    LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::code, variant, bytesOf(code)));
   }
-  report.kernels = 1;
   report.codeSeconds = now() - start;
   if (!modelText.tokenizer.empty()) LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::tokenizer, Variant::none, modelText.tokenizer));
   if (!modelText.chatTemplate.empty()) LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::chatTemplate, modelText.chatTemplate));

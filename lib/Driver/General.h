@@ -10,7 +10,8 @@ namespace lathe {
 extern const char generalWarning[];
 
 /// Compiles `func @main` of onnx ops (the module is consumed) to an artifact whose step is one graph over a contiguous cache. Inputs are known
-/// by the names that exporters use: input_ids, attention_mask, position_ids, past_key_values.* with results present.*; the result is logits.
+/// by the names that exporters use: input_ids, attention_mask, position_ids, past_key_values.* with results present.*; the result is logits. For a
+/// GPU there are kernels, and code that the host runs between them.
 /// Errors: unsupported (an operator, or an input that no step can give), those of onnx-to-linalg, of the weights' files, of writing.
 Result<PackageReport> packageGeneralGraph(mlir::ModuleOp module, const ModelText &text, const CompileOptions &options, const std::string &path,
                                           const std::function<void(uint64_t, uint64_t)> &progress);

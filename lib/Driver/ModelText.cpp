@@ -26,15 +26,61 @@ Result<ImportedTokenizer> readTokenizer(const std::string &source) {
   return importTokenizer(file);
 }
 
-/// ONNX Runtime GenAI keeps the same settings in a section of its own file.
-void readGenAIDefaults(const std::string &home, llvm::json::Object &generation) {
-  auto parsed = llvm::json::parse(fileText(home, "genai_config.json"));
-  if (!parsed) return llvm::consumeError(parsed.takeError());
-  llvm::json::Object *all = parsed->getAsObject(), *search = all ? all->getObject("search") : nullptr, *model = all ? all->getObject("model") : nullptr;
-  for (const char *key : {"do_sample", "temperature", "top_k", "top_p", "min_p", "repetition_penalty"})
+const char *const numberKeys[] = {"temperature", "top_k", "top_p", "min_p", "repetition_penalty"};
+const char *const tokenKeys[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
+
+Result<llvm::json::Object> jsonObject(const std::string &text, const std::string &path) {
+  auto parsed = llvm::json::parse(text);
+  if (!parsed || !parsed->getAsObject()) {
+    if (!parsed) llvm::consumeError(parsed.takeError());
+    return makeError(StatusCode::invalidArgument, "'%s': expected a JSON object", path.c_str());
+  }
+  return std::move(*parsed->getAsObject());
+}
+
+/// ONNX Runtime GenAI keeps the same settings in two sections of its own file.
+llvm::json::Object fromGenAI(llvm::json::Object &all) {
+  llvm::json::Object generation, *search = all.getObject("search"), *model = all.getObject("model");
+  if (llvm::json::Value *value = search ? search->get("do_sample") : nullptr) generation["do_sample"] = *value;
+  for (const char *key : numberKeys)
     if (llvm::json::Value *value = search ? search->get(key) : nullptr) generation[key] = *value;
-  for (const char *key : {"bos_token_id", "eos_token_id", "pad_token_id"})
+  for (const char *key : tokenKeys)
     if (llvm::json::Value *value = model ? model->get(key) : nullptr) generation[key] = *value;
+  return generation;
+}
+
+Status checkGeneration(const llvm::json::Object &generation, const std::string &path) {
+  using llvm::json::Value;
+  auto expect = [&](const char *key, auto good, const char *what) {
+    const Value *value = generation.get(key);
+    if (!value || value->kind() == Value::Null || good(*value)) return Status();
+    std::string text;
+    llvm::raw_string_ostream(text) << *value;
+    return makeError(StatusCode::invalidArgument, "'%s': '%s': expected %s, found %s", path.c_str(), key, what, text.substr(0, 40).c_str());
+  };
+  for (const char *key : numberKeys)
+    LATHE_RETURN_IF_ERROR(expect(key, [](const Value &v) { return v.getAsNumber().has_value(); }, "a number"));
+  LATHE_RETURN_IF_ERROR(expect("do_sample", [](const Value &v) { return v.getAsBoolean().has_value(); }, "true or false"));
+  for (const char *key : tokenKeys)
+    LATHE_RETURN_IF_ERROR(expect(key, [](const Value &v) {
+      const llvm::json::Array *list = v.getAsArray();
+      return v.getAsInteger() || (list && llvm::all_of(*list, [](const Value &id) { return id.getAsInteger().has_value(); }));
+    }, "a token's number or a list of them"));
+  return Status();
+}
+
+/// Settings of the first directory that has any. Of one with both files, generation_config.json's.
+Result<llvm::json::Object> readGeneration(ArrayRef<std::string> directories) {
+  for (const std::string &directory : directories)
+    for (const char *name : {"generation_config.json", "genai_config.json"}) {
+      std::string text = fileText(directory, name), path = directory + "/" + name;
+      if (text.empty()) continue;
+      LATHE_ASSIGN_OR_RETURN(llvm::json::Object object, jsonObject(text, path));
+      if (StringRef(name) == "genai_config.json") object = fromGenAI(object);
+      LATHE_RETURN_IF_ERROR(checkGeneration(object, path));
+      return object;
+    }
+  return llvm::json::Object();
 }
 
 } // namespace
@@ -45,20 +91,10 @@ Status readModelText(const std::string &path, const std::string &tokenizer, Modu
   std::string home = StringRef(path).ends_with(".onnx") && !llvm::sys::fs::is_directory(path) ? llvm::sys::path::parent_path(path).str() : path;
   if (home.empty()) home = ".";
   std::string source = tokenizer.empty() ? home : tokenizer;
-  llvm::json::Object generation;
-  if (!isModule && llvm::sys::fs::is_directory(home)) {
-    std::string defaults = fileText(home, "generation_config.json");
-    if (!defaults.empty()) {
-      auto parsed = llvm::json::parse(defaults);
-      if (!parsed || !parsed->getAsObject()) {
-        if (!parsed) llvm::consumeError(parsed.takeError());
-        return makeError(StatusCode::invalidArgument, "'%s/generation_config.json': expected a JSON object", home.c_str());
-      }
-      generation = *parsed->getAsObject();
-    } else {
-      readGenAIDefaults(home, generation);
-    }
-  }
+  std::vector<std::string> directories; // a place named for text comes first
+  if (!tokenizer.empty() && llvm::sys::fs::is_directory(tokenizer)) directories.push_back(tokenizer);
+  if (!isModule && llvm::sys::fs::is_directory(home)) directories.push_back(home);
+  LATHE_ASSIGN_OR_RETURN(llvm::json::Object generation, readGeneration(directories));
   if (!isModule || !tokenizer.empty()) {
     auto imported = readTokenizer(source);
     if (!imported.ok()) {

@@ -83,29 +83,32 @@ Result<std::shared_ptr<LoadedArtifact>> LoadedArtifact::load(const std::string &
     auto graph = decodeGraphSection(*graphBytes, loaded->weightBytes.size(), loaded->code.vocabulary);
     if (!graph.ok()) return inFile(graph.status());
     const Program &p = loaded->code;
-    if (p.kernels.size() != 1 || p.kernels[0] != "lathe_graph" || !p.launches.empty() || p.syntheticWeightBytes || p.kvGroups.size() != 1 || p.kvGroups[0].kind != 0)
+    if ((gpu == Variant::none && (p.kernels.size() != 1 || p.kernels[0] != "lathe_graph")) || !p.launches.empty() || p.syntheticWeightBytes || p.kvGroups.size() != 1 || p.kvGroups[0].kind != 0)
       return inFile(Status(StatusCode::dataLoss, "graph: expected a program of the function 'lathe_graph' alone, with one KV group of full attention"));
     loaded->general = std::make_unique<GraphSection>(*std::move(graph));
   }
   if (Status s = loaded->file.check(); !s.ok()) return s;
   if (loaded->code.syntheticWeightBytes) LATHE_RETURN_IF_ERROR(loaded->makeSyntheticWeights());
-  if (gpu != Variant::none)
-    loaded->chosen = gpu;
-  else if (Status s = loaded->enterCode(options.variant); !s.ok())
-    return inFile(std::move(s));
-  else if (Status fits = loaded->checkGraph(); !fits.ok())
-    return inFile(std::move(fits));
+  loaded->chosen = gpu;
+  if (gpu == Variant::none || loaded->general) { // a GPU's graph has code for the host
+    if (Status s = loaded->enterCode(options.variant); !s.ok()) return inFile(std::move(s));
+    if (Status fits = loaded->checkGraph(); !fits.ok()) return inFile(std::move(fits));
+  }
   loaded->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return loaded;
 }
 
+/// Enters the code of the best variant; with a GPU chosen, what its graph has the host do.
 Status LoadedArtifact::enterCode(const std::string &wanted) {
+  bool host = artifact::isGpu(chosen);
   std::vector<Variant> present;
   for (const artifact::Section &s : sections.sections())
-    if (s.kind == static_cast<uint32_t>(SectionKind::code)) present.push_back(static_cast<Variant>(s.variant));
-  LATHE_ASSIGN_OR_RETURN(chosen, chooseVariant(present, CpuFeatures::detect(), wanted));
+    if (auto v = static_cast<Variant>(s.variant); s.kind == static_cast<uint32_t>(SectionKind::code) && !artifact::isGpu(v)) present.push_back(v);
+  if (host) present = {Variant::avx2}; // what it is made for
+  LATHE_ASSIGN_OR_RETURN(Variant best, chooseVariant(present, CpuFeatures::detect(), host ? "" : wanted));
+  if (!host) chosen = best;
   auto bytes = sections.find(SectionKind::code, chosen);
-  if (!bytes) return Status(StatusCode::internal, "the chosen code section is missing");
+  if (!bytes) return makeError(StatusCode::dataLoss, "section 'code' for %s is missing", artifact::toString(chosen));
   // glibc's loader trusts program headers; refuse at least what is not ELF for this machine.
   static const uint8_t ident[] = {0x7f, 'E', 'L', 'F', 2, 1, 1};
   if (bytes->size() < 64 || std::memcmp(bytes->data(), ident, sizeof ident) != 0 || (*bytes)[16] != 3 ||
@@ -121,8 +124,9 @@ Status LoadedArtifact::enterCode(const std::string &wanted) {
   if (!library)
     return makeError(StatusCode::dataLoss, "cannot load code '%s': %s", artifact::toString(chosen),
                      error ? error : "unknown error");
+  const std::vector<std::string> entry{"lathe_graph"};
   functions.reserve(code.kernels.size());
-  for (const std::string &kernel : code.kernels) {
+  for (const std::string &kernel : host ? entry : code.kernels) {
     void *symbol = dlsym(library, kernel.c_str());
     if (!symbol)
       return makeError(StatusCode::dataLoss, "kernel '%s' is missing in code '%s'", kernel.c_str(),

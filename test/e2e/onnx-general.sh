@@ -1,6 +1,6 @@
 #!/bin/bash
 # A small exported graph with a layer that nobody recognises: general code, whose logits are those of onnxruntime, for a whole prompt,
-# for single tokens with the cache, and for pieces. The fixture is test/onnx/make_small_graph.py's.
+# for single tokens with the cache, and for pieces; on x86, and as kernels for a GPU on the emulator. The fixture is test/onnx/make_small_graph.py's.
 set -euo pipefail
 . "$(dirname "$0")/../../scripts/common.sh"
 BUILD=${LATHE_BUILD:-$ROOT/build}
@@ -20,6 +20,35 @@ done
 "$LATHE" bench "$WORK/small.lathe" -p 8 -n 4 --batch 1 >/dev/null || fail "bench does not run it"
 if message=$("$LATHE" bench "$WORK/small.lathe" -p 8 -n 4 --batch 2 2>&1); then fail "expected two sequences to be refused"; fi
 [[ $message == *"serves one sequence at a time: expected 1 sequence, found 2"* ]] || fail "expected a message that names the limit, found: $message"
+
+say "ONNX: the same graph as kernels for a GPU, on the emulator"
+"$LATHE" compile $FIXTURE.onnx -o "$WORK/gpu.lathe" --target native,sm_80 --max-seq 64 --max-rows 32 --quiet 2>"$WORK/gpu.log" || { cat "$WORK/gpu.log" >&2; fail "it does not compile for a GPU"; }
+"$LATHE" inspect --verify "$WORK/gpu.lathe" >/dev/null
+for chunk in 12 1 5; do
+  "$BUILD/test/e2e/CompareLogits" --device emulator --chunk $chunk "$WORK/gpu.lathe" $FIXTURE.f32 2e-4 3 14 15 92 65 35 89 79 32 38 46 26 >&2 || fail "logits on the emulator differ from onnxruntime's with $chunk tokens a step"
+done
+"$BUILD/test/e2e/CompareLogits" "$WORK/gpu.lathe" $FIXTURE.f32 2e-4 3 14 15 92 65 35 89 79 32 38 46 26 >&2 || fail "logits on x86 differ from onnxruntime's"
+"$LATHE" compile $FIXTURE.onnx -o "$WORK/gpu-only.lathe" --target sm_90a --max-seq 64 --quiet 2>/dev/null
+for artifact in gpu gpu-only; do
+  found=$("$LATHE" run "$WORK/$artifact.lathe" --device emulator --prompt-ids 3,14,15,92 -n 6 --temp 0 --ids 2>"$WORK/run.log") || { cat "$WORK/run.log" >&2; fail "it does not run on the emulator"; }
+  want=$("$LATHE" run "$WORK/small.lathe" --prompt-ids 3,14,15,92 -n 6 --temp 0 --ids 2>/dev/null)
+  [ "$found" = "$want" ] || fail "$artifact: expected the tokens of x86, $want, found $found"
+done
+if message=$("$LATHE" run "$WORK/gpu-only.lathe" --prompt-ids 3,14 -n 2 --ids 2>&1); then fail "a GPU's code ran on the CPU"; fi
+[[ $message == *"the artifact has no code for x86-64"* ]] || fail "expected a message that says so, found: $message"
+if message=$("$LATHE" run "$WORK/small.lathe" --device emulator --prompt-ids 3,14 -n 2 --ids 2>&1); then fail "x86 code ran on the emulator"; fi
+[[ $message == *"the artifact has no code for a GPU"* ]] || fail "expected a message that says so, found: $message"
+"$LATHE" serve "$WORK/gpu.lathe" --port 0 --device emulator --served-name small >"$WORK/serve.out" 2>"$WORK/serve.log" &
+server=$!
+trap 'kill $server 2>/dev/null || true' EXIT
+for _ in $(seq 200); do
+  grep -q 'listening on' "$WORK/serve.out" && break
+  kill -0 $server 2>/dev/null || fail "the server does not start: $(cat "$WORK/serve.log")"
+  sleep 0.1
+done
+python3 test/e2e/general_server.py "$(sed -n 's/^listening on //p' "$WORK/serve.out")" "$want" >&2 || fail "the server answers something else than run: $(cat "$WORK/serve.log")"
+kill $server
+wait $server || true
 
 say "ONNX: run of a general graph; wrong results"
 plain=$("$LATHE" run "$WORK/small.lathe" --prompt-ids 3,14,15,92 -n 6 --temp 0 --ids 2>"$WORK/run.log") || { cat "$WORK/run.log" >&2; fail "it does not run"; }

@@ -1,6 +1,7 @@
 #!/bin/bash
 # The ONNX project's own backend node tests, on the interpreter and as compiled code; the list of unsupported cases in the
-# documentation is what they say. Then operators of com.microsoft, against onnxruntime.
+# documentation is what they say. Then operators of com.microsoft, against onnxruntime. Some of both as kernels for a GPU, on the emulator.
+# Last, damaged models: each compiles or is refused. LATHE_FULL=1: all cases on the emulator, and more damaged models, instead.
 set -euo pipefail
 . "$(dirname "$0")/../../scripts/common.sh"
 BUILD=${LATHE_BUILD:-$ROOT/build}
@@ -16,10 +17,24 @@ if [ ! -f "$WORK/cases-$VERSION-contrib" ]; then
   "$WORK/venv/bin/python" -W ignore test/onnx/make_node_tests.py "$WORK/node" >"$WORK/cases-$VERSION-contrib.tmp"
   mv "$WORK/cases-$VERSION-contrib.tmp" "$WORK/cases-$VERSION-contrib"
 fi
-say "ONNX node tests: $(cat "$WORK/cases-$VERSION-contrib"), interpreter and compiled"
-"$BUILD/bin/lathe-onnx-test" "$WORK/node" >"$WORK/results.txt" || { grep -P '\tfail' "$WORK/results.txt" | head -40 >&2; fail "$(tail -1 "$WORK/results.txt")"; }
-tail -1 "$WORK/results.txt" >&2
-python3 test/onnx/operator_list.py "$WORK/results.txt" docs/onnx-operators.md --check
-say "ONNX: $(cat "$WORK/contrib.txt"), interpreter and compiled"
-"$BUILD/bin/lathe-onnx-test" "$WORK/contrib" >"$WORK/contrib-results.txt" || { grep -P '\tfail' "$WORK/contrib-results.txt" | head -40 >&2; fail "$(tail -1 "$WORK/contrib-results.txt")"; }
-tail -1 "$WORK/contrib-results.txt" >&2
+EVERY=12 MUTANTS=40
+if [ -n "${LATHE_FULL:-}" ]; then
+  EVERY=1 MUTANTS=400
+else
+  say "ONNX node tests: $(cat "$WORK/cases-$VERSION-contrib"), interpreter and compiled"
+  "$BUILD/bin/lathe-onnx-test" "$WORK/node" >"$WORK/results.txt" || { grep -P '\tfail' "$WORK/results.txt" | head -40 >&2; fail "$(tail -1 "$WORK/results.txt")"; }
+  tail -1 "$WORK/results.txt" >&2
+  python3 test/onnx/operator_list.py "$WORK/results.txt" docs/onnx-operators.md --check
+  say "ONNX: $(cat "$WORK/contrib.txt"), interpreter and compiled"
+  "$BUILD/bin/lathe-onnx-test" "$WORK/contrib" >"$WORK/contrib-results.txt" || { grep -P '\tfail' "$WORK/contrib-results.txt" | head -40 >&2; fail "$(tail -1 "$WORK/contrib-results.txt")"; }
+  tail -1 "$WORK/contrib-results.txt" >&2
+fi
+say "ONNX: kernels for sm_80 on the emulator, one case of $EVERY"
+for cases in node contrib; do
+  "$BUILD/bin/lathe-onnx-test" --on=emulator --every=$EVERY "$WORK/$cases" >"$WORK/$cases-emulator.txt" || { grep -P '\tfail' "$WORK/$cases-emulator.txt" | head -40 >&2; fail "$(tail -1 "$WORK/$cases-emulator.txt")"; }
+  tail -1 "$WORK/$cases-emulator.txt" >&2
+done
+say "ONNX: damaged models"
+# A seed has the sizes of a small graph: one that is raised, one with blocks of codes, one of general code.
+(cd "$WORK" && venv/bin/python "$ROOT/test/onnx/mutate_models.py" "$BUILD/bin/lathe" $MUTANTS "$ROOT"/test/fixtures/onnx/{llama/dynamo18-sdpa,llama-genai/genai-int4,qwen3/dynamo23-sdpa,gpt2/torchscript}/model.onnx \
+  "$ROOT/test/fixtures/onnx/small-graph.onnx") >&2

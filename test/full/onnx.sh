@@ -37,3 +37,4 @@ for family in test/fixtures/onnx/*/hf; do
   "$ONNX_PYTHON" "$MAKE" "$WORK/tiny" --families "$name" ${OPTIMUM_PYTHON:+--optimum "$OPTIMUM_PYTHON"}
 done
 "$ONNX_PYTHON" test/full/check_onnx.py --build "$BUILD" --smollm2 "$WORK/smollm2" --tiny "$WORK/tiny"
+LATHE_FULL=1 "$ROOT/test/e2e/onnx-nodes.sh"

@@ -8,10 +8,9 @@
 #include "ONNXOps/Weights.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
-#include <csetjmp>
+#include "runtime/device/gpu/GpuGraphMemory.h"
 #include <cstring>
 #include <dlfcn.h>
-#include <set>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -19,7 +18,29 @@ namespace lathe::onnxtest {
 using namespace mlir;
 using onnx::HostTensor;
 
-Result<CompiledGraph> CompiledGraph::compile(ModuleOp module) {
+namespace {
+
+/// What is read before it is written shows.
+class DirtyMemory : public runtime::GraphMemory {
+public:
+  void *allocate(uint64_t bytes) override {
+    void *p = bytes > (uint64_t(1) << 36) ? nullptr : host->allocate(bytes);
+    if (p) memset(p, 0xfd, bytes);
+    return p;
+  }
+  void release(void *address) override { host->release(address); }
+  Status copy(void *to, const void *from, uint64_t bytes) override { return host->copy(to, from, bytes); }
+  Result<const uint8_t *> view(const void *address, uint64_t bytes, std::vector<uint8_t> &buffer) override { return host->view(address, bytes, buffer); }
+  Result<const void *> share(std::span<const uint8_t> bytes, const char *what) override { return host->share(bytes, what); }
+  Status upload(void *to, std::span<const uint8_t> bytes) override { return host->upload(to, bytes); }
+
+private:
+  std::unique_ptr<runtime::GraphMemory> host = runtime::makeHostGraphMemory();
+};
+
+} // namespace
+
+Result<CompiledGraph> CompiledGraph::compile(ModuleOp module, artifact::Variant gpu) {
   CompiledGraph g;
   std::string complaints;
   auto complain = [&](Diagnostic &d) {
@@ -54,7 +75,16 @@ Result<CompiledGraph> CompiledGraph::compile(ModuleOp module) {
   for (Attribute text : module->getAttrOfType<ArrayAttr>("lathe.checks"))
     g.checks.push_back(cast<StringAttr>(text).str());
 
-  LATHE_ASSIGN_OR_RETURN(std::string object, codegen::compileGraph(module, {codegen::emittedVariant(codegen::hostVariant())}));
+  std::string object;
+  if (gpu == artifact::Variant::none) {
+    LATHE_ASSIGN_OR_RETURN(object, codegen::compileGraph(module, {codegen::emittedVariant(codegen::hostVariant())}));
+    g.memory = std::make_unique<DirtyMemory>();
+  } else {
+    LATHE_ASSIGN_OR_RETURN(codegen::GpuGraph made, codegen::compileGraphForGpu(module, gpu));
+    LATHE_ASSIGN_OR_RETURN(auto driver, runtime::makeEmulatorDriver(gpu));
+    LATHE_ASSIGN_OR_RETURN(g.memory, runtime::makeGpuGraphMemory(std::move(driver), made.ptx, {}, made.kernels));
+    object = std::move(made.object);
+  }
   LATHE_ASSIGN_OR_RETURN(std::string code, codegen::linkGraph(object));
   int fd = memfd_create("lathe-graph", 0);
   if (fd < 0 || write(fd, code.data(), code.size()) != ssize_t(code.size())) return makeError(StatusCode::resourceExhausted, "cannot hold the code in memory");
@@ -66,41 +96,14 @@ Result<CompiledGraph> CompiledGraph::compile(ModuleOp module) {
   return g;
 }
 
-namespace {
-struct Call {
-  jmp_buf exit;
-  std::set<void *> memory;
-  int64_t failed = -1;
-};
-void *allocate(void *context, uint64_t bytes) {
-  auto *call = static_cast<Call *>(context);
-  void *p = bytes > (uint64_t(1) << 36) ? nullptr : aligned_alloc(64, (bytes + 127) / 64 * 64);
-  if (!p) {
-    call->failed = -2;
-    longjmp(call->exit, 1);
-  }
-  memset(p, 0xfd, (bytes + 127) / 64 * 64); // what is read before it is written shows
-  call->memory.insert(p);
-  return p;
-}
-void release(void *context, void *p) {
-  auto *call = static_cast<Call *>(context);
-  if (call->memory.erase(p)) free(p);
-}
-void failCheck(void *context, int64_t check) {
-  auto *call = static_cast<Call *>(context);
-  call->failed = check;
-  longjmp(call->exit, 1);
-}
-} // namespace
-
 Result<std::vector<HostTensor>> CompiledGraph::run(const std::vector<HostTensor> &given) const {
   if (given.size() != inputs.size()) return makeError(StatusCode::invalidArgument, "expected %zu inputs, found %zu", inputs.size(), given.size());
+  runtime::GraphCall call(*memory);
   std::vector<std::vector<int64_t>> heads;
-  auto head = [&](const HostTensor &t) {
+  auto head = [&](const HostTensor &t) -> Status {
     std::vector<int64_t> h(3 + 2 * t.shape.size());
-    auto data = reinterpret_cast<int64_t>(t.data.data());
-    h[0] = h[1] = data;
+    LATHE_ASSIGN_OR_RETURN(const void *data, call.place(t.data));
+    h[0] = h[1] = reinterpret_cast<int64_t>(data);
     int64_t stride = 1;
     for (size_t k = t.shape.size(); k-- > 0;) {
       h[3 + k] = t.shape[k];
@@ -108,16 +111,17 @@ Result<std::vector<HostTensor>> CompiledGraph::run(const std::vector<HostTensor>
       stride *= t.shape[k];
     }
     heads.push_back(std::move(h));
+    return Status();
   };
   for (size_t i = 0; i < given.size(); ++i) {
     bool fits = given[i].type == inputs[i].type && given[i].shape.size() == inputs[i].shape.size();
     for (size_t k = 0; fits && k < given[i].shape.size(); ++k)
       fits = inputs[i].shape[k] < 0 || inputs[i].shape[k] == given[i].shape[k];
     if (!fits) return makeError(StatusCode::invalidArgument, "input %zu does not have the type that the graph states", i);
-    head(given[i]);
+    LATHE_RETURN_IF_ERROR(head(given[i]));
   }
   for (const HostTensor &w : weights)
-    head(w);
+    LATHE_RETURN_IF_ERROR(head(w));
   std::vector<void *> pointers;
   for (auto &h : heads)
     pointers.push_back(h.data());
@@ -125,16 +129,7 @@ Result<std::vector<HostTensor>> CompiledGraph::run(const std::vector<HostTensor>
   for (const Port &p : outputs)
     words += 3 + 2 * p.shape.size();
   std::vector<int64_t> results(words);
-  Call state;
-  LatheGraphCall call{sizeof call, 0, &state, allocate, release, failCheck, pointers.data(), results.data()};
-  if (setjmp(state.exit) == 0) {
-    function(&call);
-  } else {
-    for (void *p : state.memory)
-      free(p);
-    if (state.failed < 0) return makeError(StatusCode::resourceExhausted, "the graph needs more memory than there is");
-    return makeError(StatusCode::invalidArgument, "%s", size_t(state.failed) < checks.size() ? checks[size_t(state.failed)].c_str() : "an unknown check");
-  }
+  LATHE_RETURN_IF_ERROR(call.run(function, pointers.data(), results.data(), checks));
   std::vector<HostTensor> out;
   const int64_t *at = results.data();
   for (const Port &p : outputs) {
@@ -142,13 +137,12 @@ Result<std::vector<HostTensor>> CompiledGraph::run(const std::vector<HostTensor>
     t.type = p.type;
     t.shape.assign(at + 3, at + 3 + p.shape.size());
     size_t bytes = size_t(t.elements()) * size_t(std::max(8, onnxfile::dataTypeBits(p.type)) / 8);
-    auto *data = reinterpret_cast<const uint8_t *>(at[1]);
+    std::vector<uint8_t> buffer;
+    LATHE_ASSIGN_OR_RETURN(const uint8_t *data, memory->view(reinterpret_cast<const void *>(at[1]), bytes, buffer));
     t.data.assign(data, data + bytes);
     out.push_back(std::move(t));
     at += 3 + 2 * p.shape.size();
   }
-  for (void *p : state.memory)
-    free(p);
   return out;
 }
 

@@ -2,7 +2,7 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //
 // Every case is a directory with model.onnx and test_data_set_N/{input,output}_M.pb. Each runs in a process of its own, on the
-// interpreter, on compiled code, or both. Prints a line a case: name, "pass", "fail" or "unsupported", and the reason; the status is 1 if
+// interpreter, on compiled code, or both, or as code for sm_80 on the emulator. Prints a line a case: name, "pass", "fail" or "unsupported", and the reason; the status is 1 if
 // a case fails.
 //===----------------------------------------------------------------------===//
 #include "Cases.h"
@@ -27,7 +27,7 @@ using namespace lathe;
 using namespace lathe::onnxtest;
 
 static llvm::cl::list<std::string> paths(llvm::cl::Positional, llvm::cl::OneOrMore, llvm::cl::desc("<directory of cases, or cases>"));
-static llvm::cl::opt<std::string> on("on", llvm::cl::desc("interpreter, compiled or both"), llvm::cl::init("both"));
+static llvm::cl::opt<std::string> on("on", llvm::cl::desc("interpreter, compiled, both or emulator"), llvm::cl::init("both"));
 static llvm::cl::opt<unsigned> jobs("jobs", llvm::cl::desc("cases at the same time"), llvm::cl::init(2));
 static llvm::cl::opt<unsigned> limit("limit", llvm::cl::desc("seconds that a case may take"), llvm::cl::init(120));
 static llvm::cl::opt<bool> quiet("quiet", llvm::cl::desc("print failures and the summary only"));
@@ -58,6 +58,11 @@ std::string runCase(MLIRContext &context, const std::string &directory) {
     }
     return "pass";
   };
+  if (on == "emulator") {
+    auto graph = CompiledGraph::compile(**module, artifact::Variant::sm_80);
+    if (!graph.ok()) return (graph.status().code() == StatusCode::unsupported ? "unsupported: " : "fail: compiler: ") + graph.status().message();
+    return check("emulator", [&](const std::vector<onnx::HostTensor> &inputs) { return graph->run(inputs); });
+  }
   if (on != "compiled") {
     std::string result = check("interpreter", [&](const std::vector<onnx::HostTensor> &inputs) { return interp::runONNX(**module, inputs); });
     if (result != "pass" || on == "interpreter") return result;

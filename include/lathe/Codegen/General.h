@@ -10,6 +10,7 @@
 #include "lathe/base/Status.h"
 #include "mlir/IR/BuiltinOps.h"
 #include <string>
+#include <vector>
 
 namespace lathe::codegen {
 
@@ -18,6 +19,16 @@ void registerGeneralDialects(mlir::DialectRegistry &registry);
 
 /// Lowers |module| (which is consumed) and compiles it; linkGraph makes a shared object of it.
 Result<std::string> compileGraph(mlir::ModuleOp module, X86Target target);
+
+/// A graph for a GPU: loops are kernels, and |object| is what the host does between them (docs/onnx-operators.md, "On a GPU").
+struct GpuGraph {
+  std::string object; ///< lathe_graph for x86-64 with AVX2; it calls the second half of LatheGraphCall
+  std::string ptx;
+  std::vector<std::string> kernels; ///< by the number that a launch has; blocks of graphBlockThreads
+};
+/// The same for |variant|, a GPU. Errors: unsupported (an instruction that the chip lacks), internal.
+Result<GpuGraph> compileGraphForGpu(mlir::ModuleOp module, artifact::Variant variant);
+
 /// A shared object that needs libm and libc.
 Result<std::string> linkGraph(const std::string &object);
 

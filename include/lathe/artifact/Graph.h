@@ -32,9 +32,22 @@ struct LatheGraphCall {
   void *const *inputs;
   /// Where the result tensors go, back to back. Their memory comes from |allocate| and belongs to the caller, or is an input's.
   void *results;
+  /// The rest is for code whose loops run on a GPU (docs/onnx-operators.md, "On a GPU"): all tensors are then in device memory, which |allocate|
+  /// gives and the code only reaches through these. Null for other code. Each may leave as |fail| does.
+  /// Runs kernel |kernel| for |items| items with |count| arguments of 64 bits each. If |checked|, the kernel may find what |fail| is told of.
+  void (*launch)(void *context, int64_t kernel, int64_t checked, int64_t items, const int64_t *arguments, int64_t count);
+  /// |bytes| (1 to 8) of device memory, as the low ones.
+  int64_t (*read)(void *context, const void *device, int64_t bytes);
+  void (*write)(void *context, void *device, int64_t bytes, int64_t value);
+  void (*copy)(void *context, void *to, const void *from, int64_t bytes); ///< within device memory; ranges do not overlap
+  /// Where a constant of the code is in device memory; the same for every call with |host|.
+  void *(*constant)(void *context, const void *host, int64_t bytes);
 };
 
-/// "lathe_graph" of a code section. Not reentrant: one call at a time for each loaded code section.
+/// Threads of a block of a general graph's kernels: one thread an item.
+inline constexpr uint32_t graphBlockThreads = 128;
+
+/// "lathe_graph" of a code section; of a GPU's, which holds what the host does. Not reentrant: one call at a time for each loaded code section.
 using LatheGraphFn = void (*)(const LatheGraphCall *call);
 
 /// "lathe_graph_interface" of a code section: int64 words that say what the function takes and gives, so that nothing else has to be

@@ -2,6 +2,8 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #include "lathe/Codegen/General.h"
+#include "General/Kernels.h"
+#include "General/Outline.h"
 #include "General/Wrapper.h"
 #include "X86/Compile.h"
 #include "mlir/Conversion/Passes.h"
@@ -10,6 +12,7 @@
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/Passes.h"
+#include "mlir/Dialect/Linalg/Transforms/Transforms.h"
 #include "mlir/Dialect/Linalg/Utils/Utils.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
@@ -43,7 +46,44 @@ static LogicalResult canonicalizeTensors(ModuleOp module) {
   return applyPatternsGreedily(module, std::move(patterns));
 }
 
-static LogicalResult lowerGraph(ModuleOp module) {
+/// Sums become the innermost loops, so that the loops around them are parallel. Each element keeps the order of its sum.
+static LogicalResult sumsInside(ModuleOp module) {
+  SmallVector<linalg::GenericOp> generics;
+  module.walk([&](linalg::GenericOp op) { generics.push_back(op); });
+  IRRewriter rewriter(module.getContext());
+  for (linalg::GenericOp op : generics) {
+    SmallVector<unsigned> order, sums;
+    for (auto [i, kind] : llvm::enumerate(op.getIteratorTypesArray()))
+      (kind == mlir::utils::IteratorType::reduction ? sums : order).push_back(i);
+    llvm::append_range(order, sums);
+    if (llvm::is_sorted(order)) continue;
+    rewriter.setInsertionPoint(op);
+    if (failed(linalg::interchangeGenericOp(rewriter, op, order))) return failure();
+  }
+  return success();
+}
+
+/// Memory that only the host reads and writes, such as the sizes of a reshape, stays the host's.
+static void keepOnStack(ModuleOp module) {
+  module.walk([](memref::AllocOp op) {
+    if (!isa<func::FuncOp>(op->getParentOp()) || !op.getType().hasStaticShape() || op.getType().getNumElements() > 64) return;
+    SmallVector<Operation *> releases;
+    for (OpOperand &use : op->getUses()) {
+      Operation *user = use.getOwner();
+      bool shape = isa<memref::ReshapeOp>(user) && use.getOperandNumber() == 1, stored = isa<memref::StoreOp>(user) && use.getOperandNumber() == 0;
+      if (isa<memref::DeallocOp>(user)) releases.push_back(user);
+      else if (stored || !(shape || isa<memref::LoadOp, memref::StoreOp>(user))) return;
+    }
+    for (Operation *o : releases)
+      o->erase();
+    OpBuilder b(op);
+    op.replaceAllUsesWith(memref::AllocaOp::create(b, op.getLoc(), op.getType()).getResult());
+    op.erase();
+  });
+}
+
+/// With |kernels|, loops become kernels of a GPU and the rest what the host does.
+static LogicalResult lowerGraph(ModuleOp module, GraphKernels *kernels = nullptr) {
   bool results = false;
   SmallVector<int64_t> interface;
   if (auto graph = module.lookupSymbol<func::FuncOp>("graph")) {
@@ -79,7 +119,19 @@ static LogicalResult lowerGraph(ModuleOp module) {
   if (failed(pm.run(module))) return failure();
   copyByLoops(module);
   pm.clear();
-  pm.addNestedPass<func::FuncOp>(createConvertLinalgToLoopsPass());
+  if (kernels) {
+    if (failed(sumsInside(module))) return failure();
+    pm.addNestedPass<func::FuncOp>(createConvertLinalgToParallelLoopsPass());
+    pm.addPass(createCanonicalizerPass());
+    pm.addPass(createCSEPass());
+    pm.addPass(createLoopInvariantCodeMotionPass());
+    if (failed(pm.run(module))) return failure();
+    pm.clear();
+    *kernels = outlineKernels(module);
+    keepOnStack(module);
+  } else {
+    pm.addNestedPass<func::FuncOp>(createConvertLinalgToLoopsPass());
+  }
   pm.addPass(memref::createExpandStridedMetadataPass());
   pm.addPass(createLowerAffinePass());
   pm.addPass(createCanonicalizerPass());
@@ -96,26 +148,42 @@ static LogicalResult lowerGraph(ModuleOp module) {
   pm.addPass(createConvertControlFlowToLLVMPass());
   pm.addPass(createConvertFuncToLLVMPass());
   pm.addPass(createReconcileUnrealizedCastsPass());
+  if (kernels) pm.addPass(createCanonicalizerPass()); // addresses lead back to their allocation
   if (failed(pm.run(module))) return failure();
   if (results)
     if (Operation *entry = module.lookupSymbol("_mlir_ciface_graph")) entry->setAttr("lathe.results", UnitAttr::get(module.getContext()));
-  LogicalResult made = addGraphEntry(module, interface);
+  LogicalResult made = addGraphEntry(module, interface, kernels != nullptr);
   if (Operation *entry = module.lookupSymbol("_mlir_ciface_graph")) entry->removeAttr("lathe.results");
   return made;
 }
 
-Result<std::string> compileGraph(ModuleOp module, X86Target target) {
+/// lowerGraph() with what it complains about.
+static Status lowered(ModuleOp module, GraphKernels *kernels = nullptr) {
   std::string complaints;
-  {
-    ScopedDiagnosticHandler handler(module.getContext(), [&](Diagnostic &d) {
-      if (d.getSeverity() != DiagnosticSeverity::Error) return success();
-      llvm::raw_string_ostream os(complaints);
-      os << (complaints.empty() ? "" : "; ") << d;
-      return success();
-    });
-    if (failed(lowerGraph(module))) return makeError(StatusCode::internal, "cannot lower the graph: %s", complaints.c_str());
-  }
+  ScopedDiagnosticHandler handler(module.getContext(), [&](Diagnostic &d) {
+    if (d.getSeverity() != DiagnosticSeverity::Error) return success();
+    llvm::raw_string_ostream os(complaints);
+    os << (complaints.empty() ? "" : "; ") << d;
+    return success();
+  });
+  if (failed(lowerGraph(module, kernels))) return makeError(StatusCode::internal, "cannot lower the graph: %s", complaints.c_str());
+  return Status();
+}
+
+Result<std::string> compileGraph(ModuleOp module, X86Target target) {
+  LATHE_RETURN_IF_ERROR(lowered(module));
   return compileObject(module, target, ObjectOptions{.loops = true});
+}
+
+Result<GpuGraph> compileGraphForGpu(ModuleOp module, artifact::Variant variant) {
+  GraphKernels kernels;
+  LATHE_RETURN_IF_ERROR(lowered(module, &kernels));
+  GpuGraph graph;
+  graph.kernels = std::move(kernels.names);
+  LATHE_ASSIGN_OR_RETURN(graph.ptx, graphKernelsToPtx(*kernels.module, variant));
+  // Every machine that Lathe runs on has AVX2, and the host has little to compute.
+  LATHE_ASSIGN_OR_RETURN(graph.object, compileObject(module, X86Target{artifact::Variant::avx2}, ObjectOptions{.loops = true}));
+  return graph;
 }
 
 Result<std::string> linkGraph(const std::string &object) { return linkObjects({object}, {"libm.so.6", "libc.so.6"}); }

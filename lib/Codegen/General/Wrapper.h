@@ -11,7 +11,8 @@ namespace lathe::codegen {
 llvm::SmallVector<int64_t> graphInterface(mlir::FunctionType type);
 
 /// |module| is in the LLVM dialect and has `_mlir_ciface_graph`. Adds `lathe_graph`, its |interface|, and bodies for the functions that allocate,
-/// release and fail, which call back through the call's struct.
-mlir::LogicalResult addGraphEntry(mlir::ModuleOp module, llvm::ArrayRef<int64_t> interface);
+/// release and fail, which call back through the call's struct. With |device| tensors are in a GPU's memory: what the functions read, write and copy there goes
+/// through the struct as well, but for memory on their stack, and functions that stand for kernels launch them (Outline.h).
+mlir::LogicalResult addGraphEntry(mlir::ModuleOp module, llvm::ArrayRef<int64_t> interface, bool device);
 
 } // namespace lathe::codegen

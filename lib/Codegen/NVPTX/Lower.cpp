@@ -79,7 +79,7 @@ static void optimize(llvm::Module &m, llvm::TargetMachine &tm) {
   pb.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3).run(m, mam);
 }
 
-Result<std::string> lowerToPtx(ModuleOp module, const Chip &chip) {
+Result<std::string> lowerToPtx(ModuleOp module, const Chip &chip, llvm::function_ref<Status(llvm::Module &)> link) {
   static const bool initialized = [] {
     LLVMInitializeNVPTXTargetInfo();
     LLVMInitializeNVPTXTarget();
@@ -118,6 +118,7 @@ Result<std::string> lowerToPtx(ModuleOp module, const Chip &chip) {
       t->createTargetMachine(triple, chip.name, features, options, std::nullopt, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
   m->setTargetTriple(triple);
   m->setDataLayout(tm->createDataLayout());
+  if (link) LATHE_RETURN_IF_ERROR(link(*m));
   optimize(*m, *tm);
   llvm::SmallString<0> out;
   llvm::raw_svector_ostream os(out);

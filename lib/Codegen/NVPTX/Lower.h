@@ -9,12 +9,16 @@
 #include <string>
 #include <vector>
 
+namespace llvm {
+class Module;
+}
+
 namespace lathe::codegen::nvptx {
 
 /// Lowers |module| (llvm.func kernels over arith, math, scf, vector and nvvm; changed in place) to PTX for |chip|. Errors:
 /// unsupported, with the op's location, when an op needs what the chip lacks or is not in the capability table; internal when a
-/// pass fails. Never aborts on a chip's lack.
-Result<std::string> lowerToPtx(mlir::ModuleOp module, const Chip &chip);
+/// pass fails. Never aborts on a chip's lack. |link| may add functions that the kernels call; its error is the result.
+Result<std::string> lowerToPtx(mlir::ModuleOp module, const Chip &chip, llvm::function_ref<Status(llvm::Module &)> link = {});
 
 /// One kernel to build: |emit| appends `symbol` to an empty module; it runs on any thread, with a context of its own.
 struct PtxJob {

@@ -343,6 +343,17 @@ bool GraphRun::dequantized(NodeOp op, In in, Out out) {
   out[0].type = scales.type;
   out[0].shape = shape;
   out[0].of = w;
+  // A table that is no linear's weight (of cosines, say) is looked into: small ones are numbers too, as stored floats are.
+  bool product = llvm::all_of(op.getOutputs()[0].getUsers(), [](Operation *user) {
+    auto node = dyn_cast<NodeOp>(user);
+    return node && (node.getOpType() == "MatMul" || node.getOpType() == "Gemm" || node.getOpType() == "Transpose");
+  });
+  if (!product && llvm::all_of(in, [](const Abstract *x) { return x->is == Abstract::absent || x->known; })) {
+    SmallVector<const Known *> numbers;
+    for (const Abstract *x : in)
+      numbers.push_back(x->known.get());
+    if (auto values = evaluate(op, numbers); values.ok()) out[0].known = std::make_shared<Known>(std::move((*values)[0]));
+  }
   return true;
 }
 

@@ -127,9 +127,15 @@ static const llvm::fltSemantics &semanticsOf(DataType t) {
   }
 }
 
-Array fromHost(const HostTensor &t) {
+Result<Array> fromHost(const HostTensor &t) {
+  if (onnxfile::dataTypeBits(t.type) == 0 || t.type == DataType::complex64 || t.type == DataType::complex128)
+    return makeError(StatusCode::unsupported, "expected a tensor of numbers, found %s", onnxfile::dataTypeName(t.type).c_str());
+  int64_t each = ops::elementBytes(t.type), n = 1;
+  for (int64_t size : t.shape)
+    if (size < 0 || __builtin_mul_overflow(n, size, &n)) return makeError(StatusCode::invalidArgument, "expected a tensor of sizes that can be, found a dimension of %lld", static_cast<long long>(size));
+  if (uint64_t(n) > t.data.size() || t.data.size() != uint64_t(n) * uint64_t(each))
+    return makeError(StatusCode::invalidArgument, "expected a tensor of %lld elements of %lld bytes, found %zu bytes", static_cast<long long>(n), static_cast<long long>(each), t.data.size());
   Array a = makeArray(t.type, t.shape);
-  int64_t each = ops::elementBytes(t.type), n = a.count();
   for (int64_t k = 0; k < n; ++k) {
     const uint8_t *p = t.data.data() + k * each;
     uint64_t bits = 0;

@@ -40,7 +40,8 @@ double roundTo(onnx::DataType type, double x);
 double castTo(onnx::DataType type, double x, bool saturate);
 int64_t wrapTo(onnx::DataType type, int64_t n);
 
-Array fromHost(const onnx::HostTensor &t);
+/// Errors: unsupported (no numbers), invalidArgument (as many bytes as the shape says are expected).
+Result<Array> fromHost(const onnx::HostTensor &t);
 onnx::HostTensor toHost(const Array &a);
 
 /// Calls fn(index) for all indices of |shape|, the last fastest.

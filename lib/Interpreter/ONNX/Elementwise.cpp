@@ -228,7 +228,7 @@ Status cast(Evaluation &e) {
 Status bitCast(Evaluation &e) {
   onnx::HostTensor t = toHost(e.a(0));
   t.type = e.out[0].type;
-  e.out[0] = fromHost(t);
+  LATHE_ASSIGN_OR_RETURN(e.out[0], fromHost(t));
   return Status();
 }
 Status identity(Evaluation &e) {

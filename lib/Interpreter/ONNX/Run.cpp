@@ -70,7 +70,9 @@ Status evaluateONNX(onnx::NodeOp op, ArrayRef<const HostTensor *> inputs, Mutabl
   std::vector<Array> arrays(inputs.size()), results;
   std::vector<const Array *> pointers;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (inputs[i]) arrays[i] = fromHost(*inputs[i]);
+    if (inputs[i]) {
+      LATHE_ASSIGN_OR_RETURN(arrays[i], fromHost(*inputs[i]));
+    }
     pointers.push_back(inputs[i] ? &arrays[i] : nullptr);
   }
   LATHE_RETURN_IF_ERROR(evaluate(op, pointers, results, mostElements));
@@ -111,13 +113,15 @@ Status GraphRun::block(Block &block) {
       if (!cast<RankedTensorType>(constant.getResult().getType()).getElementType().isIntOrFloat())
         return Status(StatusCode::unsupported, "expected constants of numbers, found strings");
       LATHE_ASSIGN_OR_RETURN(HostTensor t, ops::readWeight(constant.getResult().getType(), constant.getValue()));
-      values[constant.getResult()] = std::make_shared<Array>(fromHost(t));
+      LATHE_ASSIGN_OR_RETURN(Array array, fromHost(t));
+      values[constant.getResult()] = std::make_shared<Array>(std::move(array));
       continue;
     }
     if (auto weight = dyn_cast<onnx::WeightOp>(op)) {
       auto param = module.lookupSymbol<onnx::ParamOp>(weight.getParam());
       LATHE_ASSIGN_OR_RETURN(HostTensor t, ops::readWeight(param.getType(), param.getValue()));
-      values[weight.getResult()] = std::make_shared<Array>(fromHost(t));
+      LATHE_ASSIGN_OR_RETURN(Array array, fromHost(t));
+      values[weight.getResult()] = std::make_shared<Array>(std::move(array));
       continue;
     }
     auto node = dyn_cast<onnx::NodeOp>(op);
@@ -144,8 +148,11 @@ Result<std::vector<HostTensor>> runONNX(ModuleOp module, const std::vector<HostT
   if (!main) return makeError(StatusCode::invalidArgument, "expected a function 'main' with an onnx graph");
   if (main.getNumArguments() != inputs.size()) return makeError(StatusCode::invalidArgument, "expected %u inputs, found %zu", main.getNumArguments(), inputs.size());
   GraphRun run(module);
-  for (auto [argument, t] : llvm::zip(main.getArguments(), inputs))
-    run.values[argument] = std::make_shared<Array>(fromHost(t));
+  for (auto [argument, t] : llvm::zip(main.getArguments(), inputs)) {
+    auto array = fromHost(t);
+    if (!array.ok()) return Status(array.status()).at("input " + std::to_string(argument.getArgNumber()));
+    run.values[argument] = std::make_shared<Array>(*std::move(array));
+  }
   Block &body = main.getBody().front();
   LATHE_RETURN_IF_ERROR(run.block(body));
   std::vector<HostTensor> out;

@@ -279,7 +279,7 @@ public:
   const char *name() const override { return "cpu"; }
   Result<std::unique_ptr<Executable>> prepare(std::shared_ptr<LoadedArtifact> artifact,
                                               const ExecutableOptions &options) override {
-    if (artifact->graph()) return makeGraphExecutable(std::move(artifact));
+    if (artifact->graph()) return makeGraphExecutable(std::move(artifact), makeHostGraphMemory());
     return CpuExecutable::create(std::move(artifact), options);
   }
 };

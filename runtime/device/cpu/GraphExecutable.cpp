@@ -2,14 +2,10 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #include "runtime/device/cpu/GraphExecutable.h"
-#include "lathe/artifact/Graph.h"
 #include "runtime/device/Trees.h"
 #include <algorithm>
-#include <csetjmp>
-#include <cstdlib>
 #include <cstring>
-#include <mutex>
-#include <unordered_set>
+#include <utility>
 
 namespace lathe::runtime {
 namespace {
@@ -29,51 +25,24 @@ struct Descriptor {
   }
 };
 
-/// Memory that the running call has, and how it left. Not on the stack of who calls setjmp: a local that changes before longjmp
-/// has no value after it.
-struct CallState {
-  jmp_buf leave;
-  std::unordered_set<void *> memory;
-  int64_t check = -1; ///< -2: out of memory
-};
-
 /// What a present cached: the result's own memory, [.., length, ..].
 struct Cache {
-  struct Free {
-    void operator()(void *p) const { std::free(p); }
-  };
-  std::unique_ptr<uint8_t, Free> data;
+  Cache() = default;
+  Cache(GraphMemory &m, void *d, uint64_t n) : memory(&m), data(d), bytes(n) {}
+  Cache(Cache &&other) noexcept { *this = std::move(other); }
+  Cache &operator=(Cache &&other) noexcept {
+    std::swap(memory, other.memory);
+    std::swap(data, other.data);
+    std::swap(bytes, other.bytes);
+    return *this;
+  }
+  ~Cache() {
+    if (data) memory->release(data);
+  }
+  GraphMemory *memory = nullptr;
+  void *data = nullptr;
   uint64_t bytes = 0;
 };
-
-void *allocate(void *context, uint64_t bytes) {
-  auto *state = static_cast<CallState *>(context);
-  void *p = bytes > (uint64_t(1) << 40) ? nullptr : std::aligned_alloc(64, (bytes + 127) / 64 * 64);
-  if (!p) {
-    state->check = -2;
-    longjmp(state->leave, 1);
-  }
-  state->memory.insert(p);
-  return p;
-}
-void release(void *context, void *p) {
-  if (static_cast<CallState *>(context)->memory.erase(p)) std::free(p);
-}
-void failed(void *context, int64_t check) {
-  static_cast<CallState *>(context)->check = check;
-  longjmp(static_cast<CallState *>(context)->leave, 1);
-}
-
-/// Calls |function|. False: a callback left it.
-bool enter(LatheGraphFn function, const LatheGraphCall &call, CallState &state) {
-  // The code keeps the call in a global of its own: one call at a time, whichever engine makes it.
-  static std::mutex oneCall;
-  std::lock_guard<std::mutex> lock(oneCall);
-  // The frames between here and the callbacks are compiled code without destructors.
-  if (setjmp(state.leave)) return false;
-  function(&call);
-  return true;
-}
 
 float toFloat(GraphType type, const uint8_t *data, int64_t i) {
   if (type == GraphType::f32) {
@@ -98,8 +67,8 @@ float toFloat(GraphType type, const uint8_t *data, int64_t i) {
 
 class GraphExecutable : public Executable {
 public:
-  explicit GraphExecutable(std::shared_ptr<LoadedArtifact> loaded)
-      : artifact(std::move(loaded)), program(artifact->program()), graph(*artifact->graph()), state(std::make_unique<CallState>()), caches(graph.outputs.size()) {
+  GraphExecutable(std::shared_ptr<LoadedArtifact> loaded, std::unique_ptr<GraphMemory> m)
+      : artifact(std::move(loaded)), program(artifact->program()), graph(*artifact->graph()), memory(std::move(m)), caches(graph.outputs.size()) {
     logitRows.resize(uint64_t(program.maxRows) * program.vocabulary);
     hiddenRow.resize(program.hiddenStride);
   }
@@ -114,7 +83,7 @@ public:
       return ++last;
     }
     if (Status status = run(step); !status.ok()) {
-      truncate(0);
+      drop();
       return status;
     }
     return ++last;
@@ -146,16 +115,21 @@ public:
 private:
   static Status noBlocks() { return Status(StatusCode::unsupported, "a general graph has one contiguous cache and no KV blocks"); }
   Status run(const LatheStep &step);
-  void truncate(uint32_t newLength);
+  Status truncate(uint32_t newLength);
+  void drop() {
+    for (Cache &cache : caches)
+      cache = {};
+    length = 0;
+  }
   Status call(const LatheStep &step);
-  Status take(const int64_t *results, int64_t tokens);
-  Status keep(Cache &cache, void *allocated, const uint8_t *data, uint64_t bytes);
+  Status take(GraphCall &call, const int64_t *results, int64_t tokens);
+  Result<Cache> keep(GraphCall &call, void *allocated, const uint8_t *data, uint64_t bytes);
 
   std::shared_ptr<LoadedArtifact> artifact;
   const Program &program;
   const GraphSection &graph;
-  std::unique_ptr<CallState> state;
-  std::vector<Cache> caches; ///< by result, of presents
+  std::unique_ptr<GraphMemory> memory; ///< may share the artifact's: goes before it
+  std::vector<Cache> caches;           ///< by result, of presents
   uint32_t length = 0, rows = 0;
   int32_t owner = 0;
   std::vector<float> logitRows, hiddenRow;
@@ -176,7 +150,7 @@ Status GraphExecutable::run(const LatheStep &step) {
     return makeError(StatusCode::failedPrecondition, "this artifact holds a general graph and serves one sequence at a time: expected a token at slot %u or before, or at 0, found slot %u",
                      step.sequence[0] == owner ? length : 0, first);
   owner = step.sequence[0];
-  truncate(first);
+  LATHE_RETURN_IF_ERROR(truncate(first));
   LATHE_RETURN_IF_ERROR(call(step));
   rows = step.rows;
   length = first + step.rows;
@@ -184,8 +158,12 @@ Status GraphExecutable::run(const LatheStep &step) {
 }
 
 /// Keeps the first |newLength| entries of every cache.
-void GraphExecutable::truncate(uint32_t newLength) {
-  if (newLength >= length) return;
+Status GraphExecutable::truncate(uint32_t newLength) {
+  if (newLength >= length) return Status();
+  if (newLength == 0) {
+    drop();
+    return Status();
+  }
   for (size_t i = 0; i < caches.size(); ++i) {
     const GraphPort &p = graph.outputs[i];
     if (p.role != GraphRole::present) continue;
@@ -194,16 +172,20 @@ void GraphExecutable::truncate(uint32_t newLength) {
       if (k < p.axis) outer *= uint64_t(p.dims[k]);
       if (k > p.axis) inner *= uint64_t(p.dims[k]);
     }
-    uint8_t *data = caches[i].data.get();
-    for (uint64_t o = 0; o < outer && newLength; ++o)
-      std::memmove(data + o * newLength * inner, data + o * length * inner, newLength * inner);
-    if (!newLength) caches[i] = {};
+    Cache shorter(*memory, memory->allocate(outer * newLength * inner), outer * newLength * inner);
+    if (!shorter.data) return Status(StatusCode::resourceExhausted, "not enough memory for the cache of the graph");
+    for (uint64_t o = 0; o < outer; ++o)
+      LATHE_RETURN_IF_ERROR(memory->copy(static_cast<uint8_t *>(shorter.data) + o * newLength * inner, static_cast<const uint8_t *>(caches[i].data) + o * length * inner, newLength * inner));
+    caches[i] = std::move(shorter);
   }
   length = newLength;
+  return Status();
 }
 
 Status GraphExecutable::call(const LatheStep &step) {
   int64_t n = step.rows, total = length + n;
+  GraphCall call(*memory);
+  LATHE_ASSIGN_OR_RETURN(const void *weights, memory->share(artifact->weights(), "weights"));
   std::vector<Descriptor> inputs(graph.inputs.size());
   std::vector<std::vector<uint8_t>> made(graph.inputs.size()); // what tokens, mask and positions point to
   std::vector<void *> pointers;
@@ -222,7 +204,8 @@ Status GraphExecutable::call(const LatheStep &step) {
           return makeError(StatusCode::unsupported, "input '%s' has a fixed size %lld, expected one for %lld", p.name.c_str(), static_cast<long long>(dims[k]), static_cast<long long>(wanted));
         dims[k] = wanted;
       }
-      inputs[i].set(made[i].data(), dims);
+      LATHE_ASSIGN_OR_RETURN(const void *data, call.place(made[i]));
+      inputs[i].set(data, dims);
       return Status();
     };
     switch (p.role) {
@@ -237,10 +220,10 @@ Status GraphExecutable::call(const LatheStep &step) {
       break;
     case GraphRole::past:
       dims[p.axis] = length;
-      inputs[i].set(caches[p.peer].data.get(), dims);
+      inputs[i].set(caches[p.peer].data, dims);
       break;
     default: // weights
-      inputs[i].set(artifact->weights().data() + p.offset, dims);
+      inputs[i].set(static_cast<const uint8_t *>(weights) + p.offset, dims);
       break;
     }
   }
@@ -251,27 +234,14 @@ Status GraphExecutable::call(const LatheStep &step) {
     words += 3 + 2 * p.dims.size();
   std::vector<int64_t> results(words);
 
-  *state = {};
-  LatheGraphCall graphCall{sizeof graphCall, 0, state.get(), allocate, release, failed, pointers.data(), results.data()};
-  bool finished = enter(reinterpret_cast<LatheGraphFn>(artifact->kernels()[0]), graphCall, *state);
-  Status status;
-  if (finished) {
-    status = take(results.data(), n);
-  } else if (state->check == -2) {
-    status = Status(StatusCode::resourceExhausted, "not enough memory for a step of the graph");
-  } else {
-    auto check = static_cast<uint64_t>(state->check);
-    status = Status(StatusCode::invalidArgument, check < graph.checks.size() ? graph.checks[check] : "the graph failed a check that it does not name");
-  }
-  for (void *p : state->memory)
-    std::free(p);
-  state->memory.clear();
-  return status;
+  LATHE_RETURN_IF_ERROR(call.run(reinterpret_cast<LatheGraphFn>(artifact->kernels()[0]), pointers.data(), results.data(), graph.checks));
+  return take(call, results.data(), n);
 }
 
 /// Takes logits and caches out of the results of a call with |tokens| tokens.
-Status GraphExecutable::take(const int64_t *at, int64_t tokens) {
+Status GraphExecutable::take(GraphCall &call, const int64_t *at, int64_t tokens) {
   std::vector<Cache> kept; // by present
+  std::vector<uint8_t> buffer;
   for (size_t i = 0; i < graph.outputs.size(); ++i) {
     const GraphPort &p = graph.outputs[i];
     auto *data = reinterpret_cast<const uint8_t *>(at[1]) + at[2] * p.elementBytes;
@@ -285,6 +255,7 @@ Status GraphExecutable::take(const int64_t *at, int64_t tokens) {
       if (given != 1 && given != tokens)
         return makeError(StatusCode::invalidArgument, "result '%s': expected logits of 1 or %lld tokens, found %lld", p.name.c_str(), static_cast<long long>(tokens), static_cast<long long>(given));
       lastOnly = given == 1;
+      LATHE_ASSIGN_OR_RETURN(data, memory->view(data, uint64_t(given) * program.vocabulary * p.elementBytes, buffer));
       for (int64_t k = 0; k < given * int64_t(program.vocabulary); ++k)
         logitRows[uint64_t(k)] = toFloat(p.type, data, k);
     } else if (p.role == GraphRole::present) {
@@ -294,8 +265,8 @@ Status GraphExecutable::take(const int64_t *at, int64_t tokens) {
       uint64_t bytes = p.elementBytes;
       for (size_t k = 0; k < p.dims.size(); ++k)
         bytes *= uint64_t(sizes[k]);
-      kept.emplace_back();
-      LATHE_RETURN_IF_ERROR(keep(kept.back(), reinterpret_cast<void *>(allocated), data, bytes));
+      LATHE_ASSIGN_OR_RETURN(Cache cache, keep(call, reinterpret_cast<void *>(allocated), data, bytes));
+      kept.push_back(std::move(cache));
     }
   }
   // All at once: a result may be an input's memory, which is the cache that it replaces.
@@ -305,22 +276,18 @@ Status GraphExecutable::take(const int64_t *at, int64_t tokens) {
 }
 
 /// Takes over the memory of a result, or copies one that lies in the memory of something else.
-Status GraphExecutable::keep(Cache &cache, void *allocated, const uint8_t *data, uint64_t bytes) {
-  if (data == allocated && state->memory.erase(allocated)) {
-    cache.data.reset(static_cast<uint8_t *>(allocated));
-  } else {
-    cache.data.reset(static_cast<uint8_t *>(std::malloc(std::max<uint64_t>(bytes, 1))));
-    if (!cache.data) return Status(StatusCode::resourceExhausted, "not enough memory for the cache of the graph");
-    std::memcpy(cache.data.get(), data, bytes);
-  }
-  cache.bytes = bytes;
-  return Status();
+Result<Cache> GraphExecutable::keep(GraphCall &call, void *allocated, const uint8_t *data, uint64_t bytes) {
+  if (data == allocated && call.take(allocated)) return Cache(*memory, allocated, bytes);
+  Cache copy(*memory, memory->allocate(std::max<uint64_t>(bytes, 1)), bytes);
+  if (!copy.data) return Status(StatusCode::resourceExhausted, "not enough memory for the cache of the graph");
+  if (bytes) LATHE_RETURN_IF_ERROR(memory->copy(copy.data, data, bytes));
+  return copy;
 }
 
 } // namespace
 
-Result<std::unique_ptr<Executable>> makeGraphExecutable(std::shared_ptr<LoadedArtifact> artifact) {
-  return std::unique_ptr<Executable>(std::make_unique<GraphExecutable>(std::move(artifact)));
+Result<std::unique_ptr<Executable>> makeGraphExecutable(std::shared_ptr<LoadedArtifact> artifact, std::unique_ptr<GraphMemory> memory) {
+  return std::unique_ptr<Executable>(std::make_unique<GraphExecutable>(std::move(artifact), std::move(memory)));
 }
 
 } // namespace lathe::runtime

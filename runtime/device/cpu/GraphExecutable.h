@@ -3,6 +3,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 #include "runtime/device/Device.h"
+#include "runtime/device/cpu/GraphCall.h"
 
 namespace lathe::runtime {
 
@@ -11,7 +12,7 @@ namespace lathe::runtime {
 /// Errors of submit(): failedPrecondition (rows of several sequences, or slots that are not next), invalidArgument (the graph
 /// refuses the sizes: says which node), resourceExhausted. After an error the cache is empty.
 ///
-/// Tensors of a step come from malloc: the sizes of a general graph are not planned. memoryBytes() is what is held between steps.
-Result<std::unique_ptr<Executable>> makeGraphExecutable(std::shared_ptr<LoadedArtifact> artifact);
+/// Tensors of a step are allocated in |memory|: the sizes of a general graph are not planned. memoryBytes() is what is held between steps.
+Result<std::unique_ptr<Executable>> makeGraphExecutable(std::shared_ptr<LoadedArtifact> artifact, std::unique_ptr<GraphMemory> memory);
 
 } // namespace lathe::runtime

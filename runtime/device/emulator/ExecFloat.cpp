@@ -161,6 +161,7 @@ void addFloatOps(OpTable &table) {
   add("copysign.f32", copySign, "f=ff");
   add("min.f64", LATHE_BINARY(double, double, std::fmin(a, b)), "d=dd");
   add("max.f64", LATHE_BINARY(double, double, std::fmax(a, b)), "d=dd");
+  add("copysign.f64", LATHE_BINARY(uint64_t, uint64_t, (a & 1ull << 63) | (b & ~(1ull << 63))), "d=dd"); // the sign is the first operand's
   add("neg.f64", LATHE_UNARY(double, double, -a), "d=d");
   add("abs.f64", LATHE_UNARY(double, double, std::fabs(a)), "d=d");
   // Two floats in 64 bits (sm_100).

@@ -6,6 +6,8 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/device/gpu/GpuExecutable.h"
 #include "runtime/device/Trees.h"
+#include "runtime/device/cpu/GraphExecutable.h"
+#include "runtime/device/gpu/GpuGraphMemory.h"
 #include <algorithm>
 #include <chrono>
 #include <cinttypes>
@@ -144,21 +146,30 @@ private:
   std::vector<LaunchProfile> profiles;
 };
 
+/// PTX of the chip that the artifact was loaded for, and its cubin or nothing.
+struct GpuCode {
+  std::string_view ptx;
+  std::span<const uint8_t> cubin;
+};
+Result<GpuCode> codeFor(const LoadedArtifact &artifact, const GpuDriver &driver) {
+  artifact::Variant variant = artifact.variant();
+  if (!artifact::isGpu(variant) || artifact.program().blocks.empty())
+    return makeError(StatusCode::failedPrecondition, "the artifact was loaded for '%s', expected a GPU's code", artifact::toString(variant));
+  if (!driver.runs(variant))
+    return makeError(StatusCode::failedPrecondition, "device '%s' does not run code for %s; compile with another '--target'", driver.name(), artifact::toString(variant));
+  auto ptx = artifact.view().find(artifact::SectionKind::ptx, variant);
+  if (!ptx) return makeError(StatusCode::dataLoss, "section 'ptx' for %s is missing", artifact::toString(variant));
+  return GpuCode{{reinterpret_cast<const char *>(ptx->data()), ptx->size()}, artifact.view().find(artifact::SectionKind::cubin, variant).value_or(std::span<const uint8_t>())};
+}
+
 Status GpuExecutable::create(const ExecutableOptions &options) {
   const Program &p = program;
-  artifact::Variant variant = artifact->variant();
-  if (!artifact::isGpu(variant) || p.blocks.empty())
-    return makeError(StatusCode::failedPrecondition, "the artifact was loaded for '%s', expected a GPU's code", artifact::toString(variant));
-  if (!driver->runs(variant))
-    return makeError(StatusCode::failedPrecondition, "device '%s' does not run code for %s; compile with another '--target'", driver->name(), artifact::toString(variant));
+  LATHE_ASSIGN_OR_RETURN(GpuCode code, codeFor(*artifact, *driver));
   if (options.kvBlocks.size() != p.kvGroups.size())
     return makeError(StatusCode::invalidArgument, "expected block counts of %zu KV groups, found %zu", p.kvGroups.size(), options.kvBlocks.size());
-  auto ptx = artifact->view().find(artifact::SectionKind::ptx, variant);
-  auto cubin = artifact->view().find(artifact::SectionKind::cubin, variant);
-  if (!ptx) return makeError(StatusCode::dataLoss, "section 'ptx' for %s is missing", artifact::toString(variant));
   std::vector<uint32_t> shared;
   for (const BlockShape &b : p.blocks) shared.push_back(b.sharedBytes);
-  LATHE_RETURN_IF_ERROR(driver->load({reinterpret_cast<const char *>(ptx->data()), ptx->size()}, cubin.value_or(std::span<const uint8_t>()), p.kernels, shared));
+  LATHE_RETURN_IF_ERROR(driver->load(code.ptx, code.cubin, p.kernels, shared));
   LATHE_ASSIGN_OR_RETURN(weights, driver->share(artifact->weights(), "weights"));
   LATHE_ASSIGN_OR_RETURN(arena, own(p.arenaBytes, "step arena"));
   blocks = options.kvBlocks;
@@ -299,6 +310,11 @@ Result<Ticket> GpuExecutable::submit(EntryKind kind, const LatheStep &step) {
 } // namespace
 
 Result<std::unique_ptr<Executable>> prepareOnGpu(std::unique_ptr<GpuDriver> driver, std::shared_ptr<LoadedArtifact> artifact, const ExecutableOptions &options) {
+  if (artifact->graph()) {
+    LATHE_ASSIGN_OR_RETURN(GpuCode code, codeFor(*artifact, *driver));
+    LATHE_ASSIGN_OR_RETURN(auto memory, makeGpuGraphMemory(std::move(driver), code.ptx, code.cubin, artifact->program().kernels));
+    return makeGraphExecutable(std::move(artifact), std::move(memory));
+  }
   auto e = std::make_unique<GpuExecutable>(std::move(driver), std::move(artifact));
   LATHE_RETURN_IF_ERROR(e->create(options));
   return std::unique_ptr<Executable>(std::move(e));

@@ -8,7 +8,7 @@
 namespace lathe::runtime {
 
 /// Uploads the weights, loads the code of the artifact's chosen chip (LoadOptions::gpu) and allocates arena, KV pools and
-/// step state. Errors: failedPrecondition when the artifact was loaded for the CPU or the driver does not run its chip.
+/// step state; or, for a general graph, see GraphExecutable.h. Errors: failedPrecondition when the artifact was loaded for the CPU or the driver does not run its chip.
 Result<std::unique_ptr<Executable>> prepareOnGpu(std::unique_ptr<GpuDriver> driver, std::shared_ptr<LoadedArtifact> artifact,
                                                  const ExecutableOptions &options);
 

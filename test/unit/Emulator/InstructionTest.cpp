@@ -115,6 +115,7 @@ TEST(Integer, SixtyFourBits) {
   __extension__ typedef unsigned __int128 W;
   check<L>({
       {"add.s64 d, a, b;", [](L a, L b, L) { return a + b; }},
+      {"copysign.f64 d, a, b;", [](L a, L b, L) { return b << 1 >> 1 | a >> 63 << 63; }},
       {"sub.u64 d, a, b;", [](L a, L b, L) { return a - b; }},
       {"mul.lo.u64 d, a, b;", [](L a, L b, L) { return L(W(a) * b); }},
       {"mul.hi.u64 d, a, b;", [](L a, L b, L) { return L(W(a) * b >> 64); }},

@@ -179,3 +179,27 @@ TEST(GraphArtifact, SectionAndCodeHaveToAgree) {
     if (at != code.begin() && at[-1] == 0) *at = 'x';
   EXPECT_EQ(message([](GraphSection &) {}, code), "'" + path + "': 'lathe_graph_interface' is missing in code 'avx2'; compile the model again");
 }
+
+// A GPU's program comes with code for the host. Here it is the CPU's, which launches nothing, so that only loading is of interest.
+TEST(GraphArtifact, AGpusProgramNeedsCodeForTheHost) {
+  auto message = [](const std::vector<uint8_t> &code) {
+    EXPECT_TRUE(writeToyGraph(path, ToyGraphMode::whole, toyGraphSection(), code, artifact::Variant::sm_80).ok());
+    auto loaded = LoadedArtifact::load(path, {.gpu = "any"});
+    if (!loaded.ok()) return loaded.status().message();
+    EXPECT_EQ((*loaded)->variant(), artifact::Variant::sm_80);
+    EXPECT_EQ((*loaded)->kernels().size(), 1u);
+    auto prepared = makeEmulatorDevice()->prepare(*loaded, {});
+    return prepared.ok() ? "ok" : prepared.status().message();
+  };
+  EXPECT_EQ(message(toyCode()), "section 'ptx' for sm_80 is missing");
+  EXPECT_EQ(message({}), "'" + path + "': section 'code' for sm_80 is missing");
+  std::vector<uint8_t> code = toyCode();
+  std::string_view name("\0lathe_graph\0", 13);
+  auto at = std::search(code.begin(), code.end(), name.begin(), name.end());
+  ASSERT_NE(at, code.end());
+  at[1] = 'x';
+  EXPECT_EQ(message(code), "'" + path + "': kernel 'lathe_graph' is missing in code 'sm_80'");
+  // It is no code for a CPU.
+  EXPECT_TRUE(writeToyGraph(path, ToyGraphMode::whole, toyGraphSection(), toyCode(), artifact::Variant::sm_80).ok());
+  EXPECT_EQ(LoadedArtifact::load(path).status().message(), "'" + path + "': section 'program' is missing: the artifact has no code for x86-64");
+}

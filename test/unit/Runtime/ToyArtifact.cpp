@@ -167,7 +167,7 @@ GraphSection toyGraphSection() {
   return g;
 }
 
-Status writeToyGraph(const std::string &path, ToyGraphMode mode, const GraphSection &section, const std::vector<uint8_t> &code) {
+Status writeToyGraph(const std::string &path, ToyGraphMode mode, const GraphSection &section, const std::vector<uint8_t> &code, Variant variant) {
   Program p;
   p.maxRows = p.maxOutRows = 8;
   p.maxSeq = 64;
@@ -179,10 +179,12 @@ Status writeToyGraph(const std::string &path, ToyGraphMode mode, const GraphSect
   p.kernels = {"lathe_graph"};
   p.entries = {{"step", {{p.maxRows, 0, 0}}}, {"head", {{p.maxRows, 0, 0}}}};
   p.kvGroups = {{0, 0, 16, 1, 16 * 32}};
+  bool gpu = artifact::isGpu(variant);
+  if (gpu) p.kernels = {"lathe_graph_kernel_0"}, p.blocks = {{128, 0}};
   LATHE_ASSIGN_OR_RETURN(auto writer, artifact::ArtifactWriter::create(path));
-  LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::program, Variant::none, encodeProgram(p)));
+  LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::program, gpu ? variant : Variant::none, encodeProgram(p)));
   LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::graph, encodeGraphSection(section)));
-  if (!code.empty()) LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::code, Variant::avx2, code));
+  if (!code.empty()) LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::code, variant, code));
   LATHE_RETURN_IF_ERROR(writer.beginWeights());
   std::vector<float> weights = toyWeights({});
   LATHE_RETURN_IF_ERROR(writer.append({reinterpret_cast<const uint8_t *>(weights.data()), toyVocabulary * 32}));

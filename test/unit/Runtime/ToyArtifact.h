@@ -62,7 +62,7 @@ enum class ToyGraphMode : int32_t {
 inline constexpr int toyGraphBadToken = 41; ///< fails the first check
 GraphSection toyGraphSection();
 Status writeToyGraph(const std::string &path, ToyGraphMode mode = ToyGraphMode::whole, const GraphSection &section = toyGraphSection(),
-                     const std::vector<uint8_t> &code = toyCode());
+                     const std::vector<uint8_t> &code = toyCode(), artifact::Variant variant = artifact::Variant::avx2);
 /// What it says, computed directly: logits after each of |tokens|.
 std::vector<std::vector<float>> toyGraphLogits(const std::vector<int32_t> &tokens);
 

@@ -239,8 +239,9 @@ void Raiser::readHints() {
     if (auto model = json->find("model"); model != json->end() && model->is_object())
       if (auto length = model->find("context_length"); length != model->end() && length->is_number_integer())
         contextLength = std::clamp<int64_t>(length->get<int64_t>(), 0, int64_t(1) << 28);
-  if (auto json = parsed("onnx.genai_config"))
-    if (auto size = json->value(nlohmann::json::json_pointer("/model/decoder/head_size"), nlohmann::json()); size.is_number_integer()) genaiHeadSize = size.get<int64_t>();
+  nlohmann::json::json_pointer headSize("/model/decoder/head_size");
+  if (auto json = parsed("onnx.genai_config"); json && json->contains(headSize)) // a missing part of a path ends the program otherwise
+    if (const auto &size = (*json)[headSize]; size.is_number_integer()) genaiHeadSize = size.get<int64_t>();
 }
 
 static bool within(double a, double b) { return std::fabs(a - b) <= 4 * 6e-8 * std::fabs(b); }

@@ -17,9 +17,9 @@ if [ ! -f "$WORK/cases-$VERSION-contrib" ]; then
   "$WORK/venv/bin/python" -W ignore test/onnx/make_node_tests.py "$WORK/node" >"$WORK/cases-$VERSION-contrib.tmp"
   mv "$WORK/cases-$VERSION-contrib.tmp" "$WORK/cases-$VERSION-contrib"
 fi
-EVERY=12 MUTANTS=40
+EVERY=12 MUTANTS=60 PHASE=raise
 if [ -n "${LATHE_FULL:-}" ]; then
-  EVERY=1 MUTANTS=400
+  EVERY=1 MUTANTS=200 PHASE=package
 else
   say "ONNX node tests: $(cat "$WORK/cases-$VERSION-contrib"), interpreter and compiled"
   "$BUILD/bin/lathe-onnx-test" "$WORK/node" >"$WORK/results.txt" || { grep -P '\tfail' "$WORK/results.txt" | head -40 >&2; fail "$(tail -1 "$WORK/results.txt")"; }
@@ -35,6 +35,5 @@ for cases in node contrib; do
   tail -1 "$WORK/$cases-emulator.txt" >&2
 done
 say "ONNX: damaged models"
-# A seed has the sizes of a small graph: one that is raised, one with blocks of codes, one of general code.
-(cd "$WORK" && venv/bin/python "$ROOT/test/onnx/mutate_models.py" "$BUILD/bin/lathe" $MUTANTS "$ROOT"/test/fixtures/onnx/{llama/dynamo18-sdpa,llama-genai/genai-int4,qwen3/dynamo23-sdpa,gpt2/torchscript}/model.onnx \
-  "$ROOT/test/fixtures/onnx/small-graph.onnx") >&2
+(cd "$WORK" && venv/bin/python "$ROOT/test/onnx/mutate_models.py" "$BUILD/libexec/lathe-compiler" $MUTANTS --to $PHASE \
+  "$ROOT"/test/fixtures/onnx/{llama/dynamo18-sdpa,llama-genai/genai-int4,qwen3/dynamo23-sdpa,gpt2/torchscript}/model.onnx "$ROOT/test/fixtures/onnx/small-graph.onnx") >&2

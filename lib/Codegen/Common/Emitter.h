@@ -197,7 +197,10 @@ struct Emitter {
   /// The float (or int32) at p + offset in all 16 lanes.
   Value ldSplat(Value p, int64_t offset = 0) { return splat(ld(f32, p, offset, 4)); }
   Value ldSplatI(Value p, int64_t offset = 0) { return splat(ld(i32, p, offset, 4)); }
-  void prefetch(Value p, int64_t offset = 0) { LLVM::Prefetch::create(b, loc, gepc(p, offset), /*rw=*/0, /*hint=*/3, /*cache=*/1); }
+  enum class Cache : int32_t { l2 = 2, l1 = 3 }; ///< LLVM's locality
+  void prefetch(Value p, int64_t offset = 0, Cache into = Cache::l1) {
+    LLVM::Prefetch::create(b, loc, gepc(p, offset), /*rw=*/0, static_cast<int32_t>(into), /*cache=*/1);
+  }
   Value intrinsic(StringRef name, Type result, ValueRange operands) {
     return LLVM::CallIntrinsicOp::create(b, loc, result, b.getStringAttr(name), operands).getResult(0);
   }

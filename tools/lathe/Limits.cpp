@@ -152,8 +152,8 @@ struct Work {
   volatile uint64_t sink = 0;
 };
 
-/// The shortest of |rounds| runs. |body| and |what| name them to the team, which then learns from their time whether its threads
-/// should spin (WaitPolicy): unnamed runs that are preempted now and then would make it sleep, and a barrier of
+/// The shortest of |rounds| runs. |body| and |what| name them to the team, which then learns from their time whether its
+/// threads should spin (WaitPolicy): unnamed runs that are preempted now and then would make it sleep, and a barrier of
 /// sleepers takes 20 us where one of spinners takes less than 1.
 double best(ThreadTeam &team, unsigned threads, int rounds, ThreadTeam::Body body, void *context, uint64_t what = 0) {
   double seconds = 1e9;

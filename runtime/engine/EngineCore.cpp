@@ -37,6 +37,8 @@ constexpr double measureSeconds = 0.25;
 // Rows and tokens before them of the step that says what history costs.
 constexpr uint32_t historyRows = 16, measuredHistory = 1024;
 constexpr int mostMeasures = 6;
+/// KV memory that is touched ahead of its use while there is nothing to run.
+constexpr uint64_t warmBytes = uint64_t(256) << 20;
 
 } // namespace
 
@@ -196,6 +198,26 @@ Status EngineCore::measureSteps(StepCostModel &cost, EntryKind kind) {
   LATHE_ASSIGN_OR_RETURN(last, device->measure(most, history, kind));
   cost.setHistoryWeight(std::clamp((last / alone - 1) / history, 0.0, 1.0 / 64));
   return Status();
+}
+
+bool EngineCore::warmMemory() {
+  if (poison || limit.generalGraph) return false; // free blocks have their content; no blocks
+  const KVCache &cache = scheduler->kv();
+  const auto &groups = artifact->program().kvGroups;
+  touched.resize(cache.groups());
+  for (uint32_t g = 0; g < cache.groups(); ++g) {
+    const BlockPool &pool = cache.pool(g);
+    touched[g].resize(pool.total());
+    std::span<const int32_t> free = pool.freeList(); // a stack: the last is the next
+    uint64_t most = warmBytes / cache.groups() / std::max<uint64_t>(1, groups[g].blockBytes);
+    for (size_t i = 0; i < std::min<uint64_t>(free.size(), most); ++i) {
+      auto block = static_cast<size_t>(free[free.size() - 1 - i]);
+      if (touched[g][block]) continue;
+      touched[g][block] = true;
+      return device->executable().fillBlock(g, static_cast<uint32_t>(block), 0).ok();
+    }
+  }
+  return false;
 }
 
 EngineCore::Active *EngineCore::find(RequestId id) {

@@ -58,6 +58,9 @@ public:
   void cancelAll();
   /// One step. False: there was nothing to run; wakeAt() says when that may change by itself.
   bool step();
+  /// With nothing to run: touches the memory of one free block that steps would touch for the first time soon, which costs
+  /// milliseconds where the machine is a virtual one. False: there is none.
+  bool warmMemory();
   void clearPrefixCache() { scheduler->clearPrefixCache(clock()); }
 
   /// Called in step() between the plan and the device's work, when admitted requests wait no longer.
@@ -170,6 +173,7 @@ private:
   Clock clock;
   EngineLimits limit;
   bool poison = false, checkAlways = false;
+  std::vector<std::vector<bool>> touched; ///< [group][block] by warmMemory()
   Status invariant;
 
   std::unordered_map<RequestId, std::unique_ptr<Active>> requests;

@@ -149,6 +149,12 @@ private:
       {
         std::unique_lock lock(mutex);
         auto something = [&] { return stopping || clearing || !inbox.empty() || !cancels.empty(); };
+        if (!busy && !something() && core->idle()) {
+          lock.unlock();
+          bool more = core->warmMemory(); // one block: whoever comes meanwhile does not wait for more
+          lock.lock();
+          if (more) continue;
+        }
         if (!busy && !something()) {
           double until = core->wakeAt() - core->now();
           if (core->idle() || !(until < 1e8))

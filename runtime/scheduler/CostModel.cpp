@@ -29,6 +29,7 @@ void StepCostModel::observe(double rows, double seconds) {
   double weight = seen[bucket] < 8 ? 1.0 / (seen[bucket] + 1) : 1.0 / 8;
   mean[bucket] += weight * (scaled - mean[bucket]);
   if (seen[bucket] < 8) ++seen[bucket];
+  when[bucket] = ++steps;
   smooth();
 }
 
@@ -37,9 +38,11 @@ std::array<uint64_t, StepCostModel::stateSize> StepCostModel::state() const {
   numbers[0] = std::bit_cast<uint64_t>(fixed);
   numbers[1] = std::bit_cast<uint64_t>(perRow);
   numbers[2] = std::bit_cast<uint64_t>(historyWeight);
+  numbers[3] = steps;
   for (uint32_t b = 0; b < bucketCount; ++b) {
-    numbers[3 + 2 * b] = std::bit_cast<uint64_t>(mean[b]);
-    numbers[4 + 2 * b] = seen[b];
+    numbers[4 + 3 * b] = std::bit_cast<uint64_t>(mean[b]);
+    numbers[5 + 3 * b] = seen[b];
+    numbers[6 + 3 * b] = when[b];
   }
   return numbers;
 }
@@ -52,20 +55,48 @@ void StepCostModel::setState(const std::array<uint64_t, stateSize> &numbers) {
   fixed = positive(numbers[0]);
   perRow = positive(numbers[1]);
   historyWeight = std::min(positive(numbers[2]), 1.0);
+  steps = numbers[3];
   for (uint32_t b = 0; b < bucketCount; ++b) {
-    mean[b] = positive(numbers[3 + 2 * b]);
-    seen[b] = mean[b] > 0 ? static_cast<uint32_t>(std::min<uint64_t>(numbers[4 + 2 * b], 8)) : 0;
+    mean[b] = positive(numbers[4 + 3 * b]);
+    seen[b] = mean[b] > 0 ? static_cast<uint32_t>(std::min<uint64_t>(numbers[5 + 3 * b], 8)) : 0;
+    when[b] = std::min(numbers[6 + 3 * b], steps);
   }
   smooth();
 }
 
 void StepCostModel::smooth() {
-  // Unseen buckets keep the prior's distances to the nearest seen bucket; then nothing falls with more rows.
+  // Nothing falls with more rows: seen buckets whose means do become one, weighted (pool adjacent violators). Half of a
+  // bucket's weight is gone when 32 steps of other buckets have passed.
+  struct Pool {
+    double mean, weight;
+    uint32_t count;
+  };
+  std::array<Pool, bucketCount> pools;
+  uint32_t poolCount = 0;
+  for (uint32_t b = 0; b < bucketCount; ++b) {
+    if (!seen[b]) continue;
+    Pool pool{mean[b], seen[b] * std::exp2(-static_cast<double>(steps - when[b]) / 32) + 1e-9, 1};
+    for (; poolCount && pools[poolCount - 1].mean > pool.mean; --poolCount) {
+      const Pool &before = pools[poolCount - 1];
+      double weight = before.weight + pool.weight;
+      pool = {(before.mean * before.weight + pool.mean * pool.weight) / weight, weight, before.count + pool.count};
+    }
+    pools[poolCount++] = pool;
+  }
+  std::array<double, bucketCount> rising{}; // of seen buckets
+  uint32_t next = 0, left = poolCount ? pools[0].count : 0;
+  for (uint32_t b = 0; b < bucketCount; ++b) {
+    if (!seen[b]) continue;
+    if (!left) left = pools[++next].count;
+    --left;
+    rising[b] = pools[next].mean;
+  }
+  // Unseen buckets keep the prior's distances to the nearest seen bucket.
   auto prior = [&](uint32_t b) { return fixed + perRow * bucketRows(b); };
   int32_t below = -1;
   for (uint32_t b = 0; b < bucketCount; ++b) {
     if (seen[b]) {
-      value[b] = mean[b];
+      value[b] = rising[b];
       below = static_cast<int32_t>(b);
       continue;
     }
@@ -75,17 +106,17 @@ void StepCostModel::smooth() {
     if (below >= 0 && above < bucketCount) {
       uint32_t lowBucket = static_cast<uint32_t>(below);
       double low = bucketRows(lowBucket), high = bucketRows(above);
-      value[b] = mean[lowBucket] + (mean[above] - mean[lowBucket]) * (bucketRows(b) - low) / (high - low);
+      value[b] = rising[lowBucket] + (rising[above] - rising[lowBucket]) * (bucketRows(b) - low) / (high - low);
     } else if (below >= 0) {
       auto near = static_cast<uint32_t>(below);
-      value[b] = mean[near] * prior(b) / prior(near);
+      value[b] = rising[near] * prior(b) / prior(near);
     } else if (above < bucketCount) {
-      value[b] = mean[above] * prior(b) / prior(above);
+      value[b] = rising[above] * prior(b) / prior(above);
     } else {
       value[b] = prior(b);
     }
   }
-  for (uint32_t b = 1; b < bucketCount; ++b)
+  for (uint32_t b = 1; b < bucketCount; ++b) // rounding
     value[b] = std::max(value[b], value[b - 1]);
 }
 

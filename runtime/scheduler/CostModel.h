@@ -11,7 +11,9 @@ namespace lathe::runtime {
 /// weighs a small part of a row (attention grows with the history, everything else does not). Learned from the steps
 /// that ran. Buckets of rows (1, 2, 3, 4, 6, 8, 12,
 /// 16, ... 49152, 65536), each an exponential mean with weight 1/8 for the newest; between buckets linear, and never
-/// falling with more rows. Deterministic. No heap memory.
+/// falling with more rows: where the means do, neighbours share one, to which each contributes by how much and how lately
+/// it was observed. So a few slow steps of fewer rows, long ago, do not make those of today's load look slow.
+/// Deterministic. No heap memory.
 class StepCostModel {
 public:
   /// Tokens that |rows| consecutive rows behind |first| others attend to, themselves included.
@@ -38,7 +40,7 @@ public:
 
   /// All that it has learned, as numbers, for traces: a model with the same state answers and learns the same.
   static constexpr uint32_t bucketCount = 32;
-  static constexpr uint32_t stateSize = 3 + 2 * bucketCount;
+  static constexpr uint32_t stateSize = 4 + 3 * bucketCount;
   std::array<uint64_t, stateSize> state() const;
   void setState(const std::array<uint64_t, stateSize> &state);
 
@@ -47,6 +49,8 @@ private:
   void smooth();
   std::array<double, bucketCount> mean{};   ///< observed
   std::array<uint32_t, bucketCount> seen{}; ///< steps observed, capped
+  std::array<uint64_t, bucketCount> when{}; ///< the newest, as a number of steps
+  uint64_t steps = 0;                       ///< observed, all in all
   std::array<double, bucketCount> value{};  ///< what seconds() interpolates
   double fixed, perRow, historyWeight = 0;
 };

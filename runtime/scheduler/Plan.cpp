@@ -16,7 +16,7 @@ static constexpr double never = std::numeric_limits<double>::infinity();
 static constexpr uint32_t awaitTokens = 32;
 // The cost model is a mean, the promise is about the slowest hundredth: so much later than expected they are, in parts of
 // the expected time. More than the upper limit is not made up for, or prompts would hardly get on.
-static constexpr double leastLate = 0.1, mostLate = 0.35;
+static constexpr double leastLate = 0.1, mostLate = 0.5;
 // Prompts that may lengthen a step at the same time, each by the time of a decode-only one.
 static constexpr double maxPacedPrompts = 4;
 // Prefix comparisons of one pass; what was compared once is remembered.

@@ -350,7 +350,8 @@ void SchedulerImpl::learnCost(double seconds) {
   double work = 0;
   for (const StepPiece &piece : current.pieces)
     work += workOf(piece);
-  if (contended && promptPlanned && seconds > 0 && std::isfinite(seconds)) {
+  // Steps without a prompt teach it too: the first prompt after them finds a machine that is known.
+  if (decoders > 0 && seconds > 0 && std::isfinite(seconds)) {
     // Stochastic approximation of the quantile: a hundred steps in time push as far as one that is late.
     constexpr double pace = 0.03;
     bool tooLate = seconds > (1 + late) * options.cost.seconds(work);

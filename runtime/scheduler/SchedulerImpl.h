@@ -211,7 +211,7 @@ private:
 
   // Estimates.
   double meanOutput = 128;    ///< tokens of a choice
-  double late = 0.1;          ///< 99 of 100 steps beside prompts take at most (1 + this) x what was expected
+  double late = 0.1;          ///< 99 of 100 steps take at most (1 + this) x what was expected
   double headroomRatio = 0.5; ///< of the expected growth that admission keeps free
   SchedulerStats counters;
 };

@@ -127,6 +127,32 @@ TEST_F(EngineCoreTest, AHitOfThePrefixCacheShowsInNoBit) {
   EXPECT_EQ(cleared->usage.cachedTokens, 0u);
 }
 
+TEST_F(EngineCoreTest, FreeMemoryIsTouchedOnceAndNothingElse) {
+  auto cpu = makeCpuDevice();
+  FaultyDevice device(*cpu);
+  artifact = loadToy("engine-core-test.lathe");
+  RequestEngineOptions o{.threads = 1, .maxSequences = 2, .checkInvariants = true, .measureSteps = false};
+  auto made = EngineCore::create(artifact, nullptr, o, &device, nullptr, [this] { return time += 1e-4; });
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  core = *std::move(made);
+  Request r = greedy({}, 10);
+  for (int t = 0; t < 70; ++t)
+    r.prompt.push_back(t * 5 % toyVocabulary);
+  auto cold = add(r);
+  run();
+  uint64_t cached = core->stats().kvBlocksCached, all = core->stats().kvBlocks;
+  EXPECT_GT(cached, 0u);
+  while (core->warmMemory()) {
+  }
+  EXPECT_EQ(device.filled.size(), all - cached);
+  for (auto &[block, times] : device.filled)
+    EXPECT_EQ(times, 1);
+  auto warm = add(r); // what the cache holds is as it was
+  run();
+  EXPECT_EQ(warm->usage.cachedTokens, 64u);
+  EXPECT_TRUE(sameSamples(warm->choices[0].tokens, aloneSamples(r)));
+}
+
 TEST_F(EngineCoreTest, StopsAndLimits) {
   make();
   Request r = greedy({3, 1, 4}, 30);

@@ -6,6 +6,7 @@
 #include "runtime/device/Device.h"
 #include <condition_variable>
 #include <limits>
+#include <map>
 #include <mutex>
 
 namespace lathe::test {
@@ -23,6 +24,7 @@ public:
   bool failingSaves = false;
   bool failingDrafts = false;  ///< runs of the draft program are refused
   bool poisonedDrafts = false; ///< logits of the draft program are NaN
+  std::map<std::pair<uint32_t, uint32_t>, int> filled; ///< by group and block, how often
   int poisonedRow = -1; ///< logits, or embeddings, of this row are NaN
 
   /// Steps that are submitted from now on last until release(). Thread-safe.
@@ -83,7 +85,10 @@ private:
     Status copyEntry(uint32_t g, uint32_t from, uint32_t fromToken, uint32_t to, uint32_t toToken) override {
       return inner->copyEntry(g, from, fromToken, to, toToken);
     }
-    Status fillBlock(uint32_t g, uint32_t block, uint8_t value) override { return inner->fillBlock(g, block, value); }
+    Status fillBlock(uint32_t g, uint32_t block, uint8_t value) override {
+      ++device.filled[{g, block}];
+      return inner->fillBlock(g, block, value);
+    }
     void setProfiling(bool on) override { inner->setProfiling(on); }
     std::vector<runtime::LaunchProfile> profile() const override { return inner->profile(); }
     unsigned threads() const override { return inner->threads(); }

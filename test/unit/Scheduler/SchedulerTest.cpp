@@ -353,6 +353,28 @@ TEST(Scheduler, TheCostModelLearnsAndNeverFalls) {
   EXPECT_EQ(copy.work(3, 1000), 4);
 }
 
+TEST(Scheduler, AFewSlowStepsOfFewerRowsDoNotMakeMoreRowsSlow) {
+  StepCostModel model(2e-3, 5e-4);
+  for (int i = 0; i < 2; ++i)
+    model.observe(12, 0.030); // the machine was busy
+  for (int i = 0; i < 60; ++i)
+    model.observe(16, 0.010);
+  EXPECT_NEAR(model.seconds(16), 0.010, 0.002);
+  EXPECT_LE(model.seconds(12), model.seconds(16));
+  for (int i = 0; i < 60; ++i) {
+    model.observe(24, 0.014);
+    model.observe(12, 0.009);
+  }
+  EXPECT_NEAR(model.seconds(12), 0.009, 0.001);
+  EXPECT_NEAR(model.seconds(24), 0.014, 0.001);
+  EXPECT_GE(model.seconds(16), model.seconds(12));
+  StepCostModel copy;
+  copy.setState(model.state());
+  copy.observe(12, 0.020);
+  model.observe(12, 0.020);
+  EXPECT_EQ(copy.seconds(14), model.seconds(14));
+}
+
 namespace {
 
 /// Steps beside a prompt of 2,000 tokens, as parts of a decode-only step of the same 8 sequences. The machine takes 1 ms

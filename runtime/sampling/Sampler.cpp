@@ -361,54 +361,83 @@ Status Sampler::score(std::span<const float> logits, int32_t token, int32_t coun
   return Status();
 }
 
-Status Sampler::sample(std::span<const float> logits, const SamplingParams &params, const TokenHistory &history,
-                       uint32_t position, std::span<const uint32_t> allowed, uint32_t choice, Sample &out) {
+Status Sampler::keep(std::span<const float> logits, const SamplingParams &params, const TokenHistory &history, uint32_t position,
+                     std::span<const uint32_t> allowed, Kept &kept) {
   if (!allowed.empty() && allowed.size() * 32 < logits.size())
     return makeError(StatusCode::internal, "sampler: expected a mask of %zu words, found %zu",
                      (logits.size() + 31) / 32, allowed.size());
-  float rawTop;
   bool bad = false;
-  LATHE_RETURN_IF_ERROR(largestOf(logits, position, rawTop));
-  const float *x = adjust(logits.data(), params, history, allowed);
-  float top = x == logits.data() ? rawTop : largest(x, vocabSize, bad);
+  LATHE_RETURN_IF_ERROR(largestOf(logits, position, kept.rawTop));
+  const float *x = kept.x = adjust(logits.data(), params, history, allowed);
+  float top = kept.top = x == logits.data() ? kept.rawTop : largest(x, vocabSize, bad);
   if (bad)
     return makeError(StatusCode::invalidArgument, "repetition_penalty: %g makes a logit at position %u overflow",
                      static_cast<double>(params.repetitionPenalty), position);
   if (top == minusInfinity)
     return makeError(StatusCode::failedPrecondition, "no token may be chosen at position %u", position);
 
+  kept.inverseT = params.temperature < smallestTemperature || params.topK == 1 ? 0 : 1.0 / static_cast<double>(params.temperature);
+  bool cutK = params.topK > 0 && params.topK < vocabSize, cutP = params.topP < 1, cutMin = params.minP > 0;
+  kept.all = !cutK && !cutP && !cutMin;
+  if (kept.inverseT == 0 || kept.all) return Status();
+  // Scores are compared in the logits' own unit: x >= top + T log(min_p).
+  double floor = cutMin ? static_cast<double>(top) +
+                              logOf(static_cast<double>(params.minP)) * static_cast<double>(params.temperature)
+                        : -std::numeric_limits<double>::infinity();
+  candidates.clear();
+  for (int32_t i = 0; i < vocabSize; ++i)
+    if (x[i] > minusInfinity && static_cast<double>(x[i]) >= floor) candidates.push_back(i);
+  if (cutK && static_cast<size_t>(params.topK) < candidates.size()) keepTopK(x, top, params.topK);
+  if (cutP) keepTopP(x, top, kept.inverseT, static_cast<double>(params.topP));
+  return Status();
+}
+
+Status Sampler::sample(std::span<const float> logits, const SamplingParams &params, const TokenHistory &history,
+                       uint32_t position, std::span<const uint32_t> allowed, uint32_t choice, Sample &out) {
+  Kept kept;
+  LATHE_RETURN_IF_ERROR(keep(logits, params, history, position, allowed, kept));
   out.logprob = 0;
   out.top.clear();
-  int32_t best = firstOf(x, vocabSize, top);
-  double inverseT = params.temperature < smallestTemperature ? 0 : 1.0 / static_cast<double>(params.temperature);
-  bool cutK = params.topK > 0 && params.topK < vocabSize, cutP = params.topP < 1, cutMin = params.minP > 0;
+  int32_t best = firstOf(kept.x, vocabSize, kept.top);
   NoiseKey key{params.seed, choice, position, static_cast<uint32_t>(DrawPurpose::token)};
-  if (inverseT == 0 || params.topK == 1) {
+  if (kept.inverseT == 0) {
     out.token = best;
-  } else if (!cutK && !cutP && !cutMin) {
-    out.token = drawAll(x, vocabSize, best, inverseT, key);
-  } else {
-    // Scores are compared in the logits' own unit: x >= top + T log(min_p).
-    double floor = cutMin ? static_cast<double>(top) +
-                                logOf(static_cast<double>(params.minP)) * static_cast<double>(params.temperature)
-                          : -std::numeric_limits<double>::infinity();
-    candidates.clear();
-    for (int32_t i = 0; i < vocabSize; ++i)
-      if (x[i] > minusInfinity && static_cast<double>(x[i]) >= floor) candidates.push_back(i);
-    if (cutK && static_cast<size_t>(params.topK) < candidates.size()) keepTopK(x, top, params.topK);
-    if (cutP) keepTopP(x, top, inverseT, static_cast<double>(params.topP));
+  } else if (kept.all) {
+    out.token = drawAll(kept.x, vocabSize, best, kept.inverseT, key);
+  } else if (candidates.size() > static_cast<size_t>(vocabSize) / 16) {
     // Many candidates are drawn from faster in the order of the vocabulary.
-    if (candidates.size() > static_cast<size_t>(vocabSize) / 16) {
-      std::fill(spread.begin(), spread.end(), minusInfinity);
-      for (int32_t i : candidates)
-        spread[i] = x[i];
-      int32_t first = firstOf(spread.data(), vocabSize, top);
-      out.token = drawAll(spread.data(), vocabSize, first, inverseT, key);
-    } else {
-      out.token = drawAmong(x, candidates, inverseT, key);
-    }
+    std::fill(spread.begin(), spread.end(), minusInfinity);
+    for (int32_t i : candidates)
+      spread[i] = kept.x[i];
+    int32_t first = firstOf(spread.data(), vocabSize, kept.top);
+    out.token = drawAll(spread.data(), vocabSize, first, kept.inverseT, key);
+  } else {
+    out.token = drawAmong(kept.x, candidates, kept.inverseT, key);
   }
-  if (params.logprobs >= 0) addLogprobs(logits.data(), rawTop, params.logprobs, out);
+  if (params.logprobs >= 0) addLogprobs(logits.data(), kept.rawTop, params.logprobs, out);
+  return Status();
+}
+
+Status Sampler::law(std::span<const float> logits, const SamplingParams &params, const TokenHistory &history, uint32_t position, std::vector<double> &out) {
+  Kept kept;
+  LATHE_RETURN_IF_ERROR(keep(logits, params, history, position, {}, kept));
+  out.assign(static_cast<size_t>(vocabSize), 0.0);
+  if (kept.inverseT == 0) {
+    out[static_cast<size_t>(firstOf(kept.x, vocabSize, kept.top))] = 1;
+    return Status();
+  }
+  double sum = 0;
+  auto weigh = [&](int32_t i) {
+    if (kept.x[i] > minusInfinity) sum += out[static_cast<size_t>(i)] = expOf((static_cast<double>(kept.x[i]) - static_cast<double>(kept.top)) * kept.inverseT);
+  };
+  if (kept.all)
+    for (int32_t i = 0; i < vocabSize; ++i)
+      weigh(i);
+  else
+    for (int32_t i : candidates)
+      weigh(i);
+  for (double &v : out)
+    v /= sum;
   return Status();
 }
 

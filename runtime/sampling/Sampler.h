@@ -75,7 +75,7 @@ struct Sample {
 };
 
 /// What the random numbers are for. Two purposes never share a number.
-enum class DrawPurpose : uint32_t { token = 0, acceptance = 1 };
+enum class DrawPurpose : uint32_t { token = 0, acceptance = 1, residual = 2 };
 
 /// The noise that is added to the logarithm of |token|'s probability: standard Gumbel, a pure
 /// function of its arguments. A draft model that adds the same noise proposes what the target takes.
@@ -97,6 +97,11 @@ public:
   /// The same for |choice| instead of params.choice, into |out|, whose memory is used again.
   Status sample(std::span<const float> logits, const SamplingParams &params, const TokenHistory &history,
                 uint32_t position, std::span<const uint32_t> allowed, uint32_t choice, Sample &out);
+  /// The law that sample() draws from: fills |out| with vocabSize probabilities, behind everything that |params| ask for; a single 1 where nothing is
+  /// drawn. Errors as of sample().
+  Status law(std::span<const float> logits, const SamplingParams &params, const TokenHistory &history, uint32_t position, std::vector<double> &out);
+  /// For law(): memory that is used again.
+  std::vector<double> &lawBuffer() { return laws; }
   /// How likely |token| was: fills |out| with it, its logprob and the |count| likeliest tokens, all by the raw logits.
   /// |position| is for messages. Errors: internal for NaN or +inf logits.
   Status score(std::span<const float> logits, int32_t token, int32_t count, uint32_t position, Sample &out);
@@ -106,6 +111,15 @@ private:
   /// Mask, min_tokens, bias and penalties: |logits| itself when there is nothing to do.
   const float *adjust(const float *logits, const SamplingParams &params, const TokenHistory &history,
                       std::span<const uint32_t> allowed);
+  /// Steps 1 to 8 of docs/sampling.md.
+  struct Kept {
+    const float *x = nullptr; ///< adjusted logits
+    float rawTop = 0, top = 0;
+    double inverseT = 0; ///< 0: the largest is taken
+    bool all = false;    ///< no token was cut; else |candidates| are what is left
+  };
+  Status keep(std::span<const float> logits, const SamplingParams &params, const TokenHistory &history, uint32_t position,
+              std::span<const uint32_t> allowed, Kept &kept);
   void keepTopK(const float *x, double top, int32_t k);
   void keepTopP(const float *x, double top, double inverseT, double p);
   void addLogprobs(const float *logits, float top, int32_t count, Sample &sample);
@@ -116,7 +130,7 @@ private:
   std::vector<int32_t> candidates; ///< tokens kept
   std::vector<int32_t> edge;       ///< tokens of the bucket that a cut goes through
   std::vector<int32_t> counts;     ///< per bucket
-  std::vector<double> sums;
+  std::vector<double> sums, laws;
 };
 
 } // namespace lathe

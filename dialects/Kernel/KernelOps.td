@@ -206,14 +206,17 @@ def Kernel_YieldOp : Kernel_Op<"yield", [Pure, Terminator]> {
   let assemblyFormat = "$value attr-dict";
 }
 
-def Kernel_OutputOp : Kernel_Op<"output"> {
+def Kernel_OutputOp : Kernel_Op<"output", [AttrSizedOperandSegments]> {
   let summary = "marks the step's results";
   let description = [{
     `hidden`: the rows that the head starts from; `logits`: its result; `embedding`: the output rows behind the last norm, made by an op that serves
-    nothing else and runs only when they are asked for.
+    nothing else and runs only when they are asked for; `more`: logits of a draft program's further heads.
   }];
-  let arguments = (ins Kernel_RowsType:$hidden, Kernel_RowsType:$logits, Optional<Kernel_RowsType>:$embedding);
-  let assemblyFormat = "`hidden` $hidden `logits` $logits (`embedding` $embedding^ `:` type($embedding) `,`)? attr-dict `:` type($hidden) `,` type($logits)";
+  let arguments = (ins Kernel_RowsType:$hidden, Kernel_RowsType:$logits, Optional<Kernel_RowsType>:$embedding, Variadic<Kernel_RowsType>:$more);
+  let assemblyFormat = [{
+    `hidden` $hidden `logits` $logits (`more` `(` $more^ `:` type($more) `)`)? (`embedding` $embedding^ `:` type($embedding) `,`)? attr-dict `:`
+    type($hidden) `,` type($logits)
+  }];
 }
 
 #endif

@@ -25,14 +25,17 @@ def Plan_ProgramOp : Plan_Op<"program", [SymbolTable, NoTerminator, SingleBlock,
   let summary = "a compiled step";
   let description = [{
     Sizes of the step, and in its body buffers, weights, kernels and entries. `embeddingOffset` and `embeddingStride` are there if the entry "embed" is, `draftMaxSeq` (positions that
-    the draft was made for) and the place of its logits if the entries "draft" and "draft_head" are.
+    the draft was made for) and the place of its logits if the entries "draft" and "draft_head" are. `draftInputSize` and the place of its input are there if the draft takes
+    rows, `draftMoreLogits` has the places of the logits of its further heads, and `draftMethod` (DraftMethod of include/lathe/artifact/Program.h) says what made it.
 
     Example: `plan.program max_rows 512 max_out_rows 16 max_seq 8192 vocabulary 49152 hidden 576 arena 1048576 { ... }`
   }];
   let arguments = (ins I64Attr:$maxRows, I64Attr:$maxOutRows, I64Attr:$maxSeq, I64Attr:$vocabulary, I64Attr:$hidden, I64Attr:$arenaBytes,
                        I64Attr:$hiddenOffset, I64Attr:$hiddenStride, I64Attr:$logitsOffset, I64Attr:$logitsStride,
                        OptionalAttr<I64Attr>:$embeddingOffset, OptionalAttr<I64Attr>:$embeddingStride,
-                       OptionalAttr<I64Attr>:$draftMaxSeq, OptionalAttr<I64Attr>:$draftLogitsOffset, OptionalAttr<I64Attr>:$draftLogitsStride);
+                       OptionalAttr<I64Attr>:$draftMaxSeq, OptionalAttr<I64Attr>:$draftLogitsOffset, OptionalAttr<I64Attr>:$draftLogitsStride,
+                       OptionalAttr<I64Attr>:$draftMethod, OptionalAttr<I64Attr>:$draftInputOffset, OptionalAttr<I64Attr>:$draftInputStride,
+                       OptionalAttr<I64Attr>:$draftInputSize, OptionalAttr<DenseI64ArrayAttr>:$draftMoreLogits);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     `max_rows` $maxRows `max_out_rows` $maxOutRows `max_seq` $maxSeq `vocabulary` $vocabulary `hidden` $hidden `arena` $arenaBytes

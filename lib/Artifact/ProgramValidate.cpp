@@ -13,7 +13,7 @@ namespace {
 // Far above any real model; low enough that no product below overflows 64 bits.
 constexpr uint64_t maxRowCount = 1 << 16, maxPositions = 1 << 26, maxArena = uint64_t(1) << 40,
                    maxScratch = uint64_t(1) << 32, maxItems = uint64_t(1) << 20, maxArgs = 1 << 10,
-                   maxBlock = uint64_t(1) << 34, maxGroups = 64;
+                   maxBlock = uint64_t(1) << 34, maxGroups = 64, maxHeads = 16;
 
 template <typename... Args>
 Status wrong(const char *format, Args... args) {
@@ -146,6 +146,17 @@ Status validateProgram(const Program &p, uint64_t weightBytes) {
   if (p.draftMaxSeq)
     LATHE_RETURN_IF_ERROR(
         resultBuffer("draft logits", p.draftLogitsOffset, p.draftLogitsStride, p.vocabulary, p.maxOutRows, p.arenaBytes));
+
+  if (p.draftInputStride) {
+    LATHE_RETURN_IF_ERROR(range("size of the draft's rows", p.draftInputSize, p.hiddenSize, p.hiddenSize));
+    LATHE_RETURN_IF_ERROR(resultBuffer("draft input", p.draftInputOffset, p.draftInputStride, p.draftInputSize, p.maxRows, p.arenaBytes));
+  }
+  bool takesRows = p.draftMaxSeq && p.draftInputStride;
+  if ((p.draftMethod != DraftMethod::program) != takesRows)
+    return wrong("program: expected a draft method %s rows, found %u", takesRows ? "that takes" : "without", static_cast<uint32_t>(p.draftMethod));
+  LATHE_RETURN_IF_ERROR(range("further heads of the draft", p.draftMoreLogits.size(), 0, takesRows ? maxHeads - 1 : 0));
+  for (uint64_t offset : p.draftMoreLogits)
+    LATHE_RETURN_IF_ERROR(resultBuffer("draft logits", offset, p.draftLogitsStride, p.vocabulary, p.maxOutRows, p.arenaBytes));
 
   LATHE_RETURN_IF_ERROR(range("number of KV groups", p.kvGroups.size(), 0, maxGroups));
   for (size_t g = 0; g < p.kvGroups.size(); ++g) {

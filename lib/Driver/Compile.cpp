@@ -75,7 +75,10 @@ static Status checkOptions(const CompileOptions &o) {
   LATHE_RETURN_IF_ERROR(checkChoice("--kv", o.kv, {"f32", "f16", "bf16", "int8"}));
   LATHE_RETURN_IF_ERROR(checkChoice("--quantize", o.quantize, {"none", "int8", "int4-g32", "int4-g64", "int4-g128", "int4z-g32", "int4z-g64", "int4z-g128"}));
   LATHE_RETURN_IF_ERROR(syntheticSeed(o).status());
-  LATHE_RETURN_IF_ERROR(parseSpeculate(o.speculate).status());
+  LATHE_ASSIGN_OR_RETURN(SpeculateOption speculate, parseSpeculate(o.speculate));
+  if ((speculate.method == "medusa") == o.speculateWeights.empty())
+    return makeError(StatusCode::invalidArgument, "--speculate-weights: expected %s with --speculate '%s', found '%s'", o.speculateWeights.empty() ? "a directory of heads" : "none",
+                     o.speculate.c_str(), o.speculateWeights.c_str());
   if (o.page < 16 || o.page > 1024 || o.page % 16) return makeError(StatusCode::invalidArgument, "--page: expected a multiple of 16 in 16 .. 1024, found %lld", (long long)o.page);
   if (o.maxRows < 1 || o.maxRows > 8192) return makeError(StatusCode::invalidArgument, "--max-rows: expected 1 .. 8192, found %lld", (long long)o.maxRows);
   if (o.maxSeq < 0 || o.maxSeq > (int64_t(1) << 24)) return makeError(StatusCode::invalidArgument, "--max-seq: expected 1 .. 16777216, found %lld", (long long)o.maxSeq);
@@ -149,6 +152,10 @@ Result<CompileResult> compileModel(const CompileRequest &request) {
   if (speculate.method == "draft" && from < Phase::configure && last >= Phase::configure) {
     progress("importing " + speculate.model);
     LATHE_RETURN_IF_ERROR(addDraftModel(*module, speculate, options, text));
+  }
+  if (speculate.method == "medusa" && from < Phase::configure && last >= Phase::configure) {
+    progress("reading " + options.speculateWeights);
+    LATHE_RETURN_IF_ERROR(addDraftHeads(*module, speculate, options));
   }
 
   CompileResult result;

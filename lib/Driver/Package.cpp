@@ -99,6 +99,11 @@ Program buildProgram(plan::ProgramOp op, uint64_t scratch) {
   p.embeddingOffset = op.getEmbeddingOffset().value_or(0), p.embeddingStride = op.getEmbeddingStride().value_or(0);
   p.draftMaxSeq = op.getDraftMaxSeq().value_or(0);
   p.draftLogitsOffset = op.getDraftLogitsOffset().value_or(0), p.draftLogitsStride = op.getDraftLogitsStride().value_or(0);
+  p.draftMethod = DraftMethod(op.getDraftMethod().value_or(0));
+  p.draftInputOffset = op.getDraftInputOffset().value_or(0), p.draftInputStride = op.getDraftInputStride().value_or(0);
+  p.draftInputSize = op.getDraftInputSize().value_or(0);
+  for (int64_t offset : op.getDraftMoreLogits().value_or(llvm::ArrayRef<int64_t>()))
+    p.draftMoreLogits.push_back(uint64_t(offset));
   llvm::StringMap<uint32_t> kernels, groups, names;
   SymbolTable symbols(op);
   for (auto k : op.getOps<plan::KernelOp>())

@@ -3,6 +3,8 @@
 //===----------------------------------------------------------------------===//
 #include "Speculate.h"
 #include "ModelText.h"
+#include "dialects/LLM/LLM.h"
+#include "lathe/import/DraftHeads.h"
 #include "lathe/import/Import.h"
 #include "lathe/import/Vocabulary.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -31,7 +33,11 @@ Result<SpeculateOption> parseSpeculate(const std::string &text) {
     option.method = "layerskip";
     return option;
   }
-  return makeError(StatusCode::invalidArgument, "--speculate '%s': expected draft:MODEL or layerskip:LAYERS", text.c_str());
+  if (text == "medusa") {
+    option.method = text;
+    return option;
+  }
+  return makeError(StatusCode::invalidArgument, "--speculate '%s': expected draft:MODEL, layerskip:LAYERS or medusa", text.c_str());
 }
 
 Status addDraftModel(ModuleOp module, const SpeculateOption &option, const CompileOptions &options, const ModelText &text) {
@@ -68,6 +74,20 @@ Status addDraftModel(ModuleOp module, const SpeculateOption &option, const Compi
   }
   draft->setSymName("draft");
   module.push_back(draft.release());
+  return Status();
+}
+
+Status addDraftHeads(ModuleOp module, const SpeculateOption &option, const CompileOptions &options) {
+  std::string where = "--speculate-weights '" + options.speculateWeights + "'";
+  auto step = module.lookupSymbol<func::FuncOp>("step");
+  RankedTensorType hidden, logits;
+  if (step && step.getNumResults()) logits = dyn_cast<RankedTensorType>(step.getResultTypes()[0]);
+  if (step) step.walk([&](llm::SelectRowsOp select) { hidden = dyn_cast<RankedTensorType>(select.getInput().getType()); });
+  if (!logits || !hidden) return makeError(StatusCode::unsupported, "%s: expected a language model with a function 'step' and an llm.select_rows in it", where.c_str());
+  auto heads = importMedusaHeads(*module.getContext(), options.speculateWeights, {hidden.getShape().back(), logits.getShape().back()});
+  if (!heads.ok()) return heads.status().at(where);
+  (*heads)->setSymName("draft");
+  module.push_back(heads->release());
   return Status();
 }
 

@@ -48,6 +48,10 @@ public:
   }
 
   void reset() override {
+    if (model) model->reset();
+    forget();
+  }
+  void forget() {
     cache = std::make_shared<KVState<Real>>();
     for (KVGroupOp group : module.getOps<KVGroupOp>()) {
       std::vector<KVLayerShape> layers;
@@ -64,8 +68,12 @@ public:
     for (Type type : function.getArgumentTypes()) {
       arguments.emplace_back();
       if (isa<KVType>(type)) arguments.back().kv = cache;
+      if (!isa<RankedTensorType>(type)) continue;
+      auto hidden = hiddenRows(stepBatch);
+      if (failed(hidden)) return failure();
+      arguments.back().rows = *hidden;
     }
-    reset(); // the arguments are the only owners now
+    forget(); // the arguments are the only owners now
     if (failed(runBlock(function.getBody().front(), arguments, results))) return failure();
     std::vector<RowValues> out;
     for (Datum<Real> &result : results) {
@@ -80,6 +88,22 @@ public:
     return out;
   }
 
+  /// Makes this the interpreter of a draft that takes what |step|'s head starts from.
+  LogicalResult takeHiddenOf(func::FuncOp step) {
+    auto selects = llvm::to_vector(step.getOps<SelectRowsOp>());
+    if (selects.size() != 1) return step.emitError() << "expected one llm.select_rows in the step of a draft that takes rows, found " << selects.size();
+    auto value = dyn_cast<OpResult>(selects[0].getInput());
+    Type taken = function.getArgumentTypes().back();
+    if (!value || value.getType() != taken) return function.emitError() << "expected rows of type " << selects[0].getInput().getType() << ", found " << taken;
+    InterpreterOptions own = options;
+    own.function = "step";
+    model = std::make_unique<Machine>(module, step, std::move(own));
+    model->trace = [this, value](Operation *op, unsigned result, const RowValues &rows) {
+      if (op == value.getOwner() && result == value.getResultNumber()) hidden = rows;
+    };
+    return success();
+  }
+
 private:
   //===--------------------------------------------------------------------===//
   // Values and control
@@ -90,6 +114,13 @@ private:
     int64_t uses; ///< left; the last one takes the value, so that the KV cache is changed in place
   };
   using Environment = llvm::DenseMap<Value, Held>;
+
+  FailureOr<std::shared_ptr<Rows<Real>>> hiddenRows(const StepBatch &stepBatch) {
+    if (failed(model->step(stepBatch))) return failure();
+    auto rows = std::make_shared<Rows<Real>>(hidden.rows, hidden.cols);
+    llvm::copy(hidden.values, rows->data.begin());
+    return rows;
+  }
 
   LogicalResult check(const StepBatch &b) {
     for (auto [i, row] : llvm::enumerate(b.rows))
@@ -425,19 +456,39 @@ private:
   WeightReader weights;
   std::shared_ptr<KVState<Real>> cache;
   const StepBatch *batch = nullptr;
+  std::unique_ptr<Machine> model; ///< of a draft that takes rows: it runs before
+  RowValues hidden;               ///< what it had for its head
 };
 
 } // namespace
 
+/// Whether |function| is a step's; |rows|: or a draft's, which takes rows behind the rest.
+static LogicalResult checkSignature(func::FuncOp function, bool rows) {
+  if (!function.getBody().hasOneBlock()) return function.emitError() << "expected a single block";
+  for (auto [i, type] : llvm::enumerate(function.getArgumentTypes()))
+    if (!isa<BatchType, KVType>(type) && !(rows && i && i + 1 == function.getNumArguments() && isa<RankedTensorType>(type)))
+      return function.emitError() << "expected arguments of types !llm.batch and !llm.kv, found " << type;
+  if (llvm::none_of(function.getResultTypes(), llvm::IsaPred<RankedTensorType>)) return function.emitError() << "expected a result of rows";
+  return success();
+}
+
+template <typename Real>
+static FailureOr<std::unique_ptr<Interpreter>> makeMachine(ModuleOp module, func::FuncOp function, InterpreterOptions options) {
+  auto machine = std::make_unique<Machine<Real>>(module, function, std::move(options));
+  if (llvm::any_of(function.getArgumentTypes(), llvm::IsaPred<RankedTensorType>)) {
+    auto step = module.lookupSymbol<func::FuncOp>("step");
+    if (!step || step == function || step.isExternal()) return function.emitError() << "expected a function 'step' whose hidden rows this one takes";
+    if (failed(checkSignature(step, false)) || failed(machine->takeHiddenOf(step))) return failure();
+  }
+  return std::unique_ptr<Interpreter>(std::move(machine));
+}
+
 FailureOr<std::unique_ptr<Interpreter>> Interpreter::create(ModuleOp module, InterpreterOptions options) {
   auto function = module.lookupSymbol<func::FuncOp>(options.function);
   if (!function || function.isExternal()) return module.emitError() << "expected a function '" << options.function << "' with a body";
-  if (!function.getBody().hasOneBlock()) return function.emitError() << "expected a single block";
-  for (Type type : function.getArgumentTypes())
-    if (!isa<BatchType, KVType>(type)) return function.emitError() << "expected arguments of types !llm.batch and !llm.kv, found " << type;
-  if (llvm::none_of(function.getResultTypes(), llvm::IsaPred<RankedTensorType>)) return function.emitError() << "expected a result of rows";
-  if (options.float64) return std::unique_ptr<Interpreter>(std::make_unique<Machine<double>>(module, function, std::move(options)));
-  return std::unique_ptr<Interpreter>(std::make_unique<Machine<float>>(module, function, std::move(options)));
+  if (failed(checkSignature(function, true))) return failure();
+  if (options.float64) return makeMachine<double>(module, function, std::move(options));
+  return makeMachine<float>(module, function, std::move(options));
 }
 
 StepBatch lathe::llm::chunkOf(const std::vector<std::vector<int64_t>> &sequences, int64_t begin, int64_t chunk) {
@@ -451,7 +502,7 @@ StepBatch lathe::llm::chunkOf(const std::vector<std::vector<int64_t>> &sequences
 }
 
 FailureOr<std::vector<RowValues>> lathe::llm::runSequences(Interpreter &interpreter, const std::vector<std::vector<int64_t>> &sequences,
-                                                           int64_t chunk, bool lastOnly) {
+                                                           int64_t chunk, bool lastOnly, unsigned result) {
   std::vector<RowValues> all(sequences.size());
   int64_t longest = 0;
   for (auto &tokens : sequences) longest = std::max<int64_t>(longest, tokens.size());
@@ -463,7 +514,7 @@ FailureOr<std::vector<RowValues>> lathe::llm::runSequences(Interpreter &interpre
     auto results = interpreter.step(batch);
     if (failed(results)) return failure();
     // A step without llm.select_rows has a row for every row of the batch.
-    const RowValues &rows = results->front();
+    const RowValues &rows = (*results)[std::min<size_t>(result, results->size() - 1)];
     bool selected = rows.rows == int64_t(batch.outRows.size());
     for (auto [i, r] : llvm::enumerate(batch.outRows)) {
       RowValues &own = all[batch.rows[r].sequence];

@@ -3,6 +3,7 @@
 //===----------------------------------------------------------------------===//
 #include "Utils.h"
 #include "lathe/Transforms/Passes.h"
+#include "mlir/IR/IRMapping.h"
 
 namespace lathe {
 #define GEN_PASS_DEF_LLMSPECULATEPASS
@@ -37,7 +38,7 @@ struct SpeculatePass : lathe::impl::LLMSpeculatePassBase<SpeculatePass> {
       module.emitError() << "llm-speculate: expected a function named 'step'";
       return signalPassFailure();
     }
-    if (Operation *there = module.lookupSymbol(draftName); there && !(method == "draft" && isa<ModuleOp>(there))) {
+    if (Operation *there = module.lookupSymbol(draftName); there && !(method != "layerskip" && isa<ModuleOp>(there))) {
       there->emitError() << "llm-speculate: the module has a draft program already";
       return signalPassFailure();
     }
@@ -46,8 +47,10 @@ struct SpeculatePass : lathe::impl::LLMSpeculatePassBase<SpeculatePass> {
       made = takeModel(module, step);
     else if (method == "layerskip")
       made = firstLayers(module, step);
+    else if (method == "medusa")
+      made = takeHeads(module, step);
     else
-      module.emitError() << "llm-speculate: expected method draft or layerskip, found '" << method << "'";
+      module.emitError() << "llm-speculate: expected method draft, layerskip or medusa, found '" << method << "'";
     if (failed(made)) signalPassFailure();
   }
 
@@ -73,6 +76,15 @@ struct SpeculatePass : lathe::impl::LLMSpeculatePassBase<SpeculatePass> {
       return diagnostic;
     }
     describe(module, model);
+    adopt(module, step, model, draft);
+    draft->moveAfter(step);
+    draft.setName(draftName);
+    model->destroy();
+    return success();
+  }
+
+  /// Moves params and KV groups of |model| in front of |step|, with names of their own, and has |user| refer to them. |model| leaves the module.
+  void adopt(ModuleOp module, func::FuncOp step, ModuleOp model, func::FuncOp user) {
     model->remove(); // its name is the function's
     SymbolTable symbols(module);
     llvm::StringMap<FlatSymbolRefAttr> names;
@@ -81,7 +93,7 @@ struct SpeculatePass : lathe::impl::LLMSpeculatePassBase<SpeculatePass> {
     for (ParamOp param : module.getOps<ParamOp>()) known.try_emplace({param.getValue(), param.getTypeAttr()}, param);
     for (Operation &op : llvm::make_early_inc_range(model.getOps())) {
       auto name = dyn_cast<SymbolOpInterface>(&op);
-      if (!name || &op == draft) continue;
+      if (!name || &op == user) continue;
       auto param = dyn_cast<ParamOp>(&op);
       std::string old = name.getName().str();
       if (param)
@@ -95,13 +107,74 @@ struct SpeculatePass : lathe::impl::LLMSpeculatePassBase<SpeculatePass> {
       names[old] = FlatSymbolRefAttr::get(symbols.insert(&op));
       numParams += bool(param);
     }
-    draft->moveAfter(step);
-    draft.setName(draftName);
-    draft.walk([&](Operation *op) {
+    user.walk([&](Operation *op) {
       for (NamedAttribute attr : llvm::to_vector(op->getAttrs()))
         if (auto reference = dyn_cast<FlatSymbolRefAttr>(attr.getValue()))
           if (FlatSymbolRefAttr now = names.lookup(reference.getValue())) op->setAttr(attr.getName(), now);
     });
+  }
+
+  //===--- heads over the step's rows ---------------------------------------------===//
+
+  /// What the step's head starts from and what its last linear reads.
+  struct HeadOfStep {
+    SelectRowsOp select;
+    LinearOp linear;
+  };
+  FailureOr<HeadOfStep> headOf(func::FuncOp step) {
+    Block &body = step.getBody().front();
+    auto selects = llvm::to_vector(body.getOps<SelectRowsOp>());
+    if (selects.size() != 1) return step.emitError() << "llm-speculate: expected one llm.select_rows in the step, found " << selects.size();
+    Operation *op = body.getTerminator()->getOperand(0).getDefiningOp();
+    while (isa_and_present<SoftcapOp, ScaleOp>(op)) op = op->getOperand(0).getDefiningOp();
+    auto linear = dyn_cast_if_present<LinearOp>(op);
+    if (!linear) return step.emitError() << "llm-speculate: expected logits made by a linear";
+    return HeadOfStep{selects[0], linear};
+  }
+
+  LogicalResult takeHeads(ModuleOp module, func::FuncOp step) {
+    auto model = module.lookupSymbol<ModuleOp>(draftName);
+    auto heads = model ? model.lookupSymbol<func::FuncOp>("heads") : func::FuncOp();
+    if (!heads) return module.emitError() << "llm-speculate: expected a module named 'draft' with a function 'heads'";
+    FailureOr<HeadOfStep> head = headOf(step);
+    if (failed(head)) return failure();
+    Type rows = head->linear.getInput().getType(), logits = step.getResultTypes()[0];
+    auto type = heads.getFunctionType();
+    if (type.getNumInputs() != 1 || type.getInput(0) != rows || type.getNumResults() < 1 || llvm::any_of(type.getResults(), [&](Type t) { return t != logits; })) {
+      auto diagnostic = heads.emitError() << "llm-speculate: expected heads that take " << rows << " and give " << logits << ", found " << type;
+      diagnostic.attachNote(step.getLoc()) << "the model they draft for";
+      return diagnostic;
+    }
+    describe(module, module);
+    adopt(module, step, model, heads);
+    // The draft: the rows of the step, what the step's head makes of them, the heads.
+    OpBuilder b(&getContext());
+    b.setInsertionPointAfter(step);
+    Value hidden = head->select.getInput();
+    SmallVector<Type> inputs(step.getArgumentTypes()), results(type.getResults());
+    inputs.push_back(hidden.getType());
+    results.push_back(step.getResultTypes()[1]);
+    auto draft = func::FuncOp::create(b, heads.getLoc(), draftName, b.getFunctionType(inputs, results));
+    Block *entry = draft.addEntryBlock();
+    b.setInsertionPointToStart(entry);
+    IRMapping map;
+    for (auto [from, to] : llvm::zip(step.getArguments(), entry->getArguments())) map.map(from, to);
+    map.map(hidden, entry->getArguments().back());
+    llvm::SmallPtrSet<Operation *, 8> needed;
+    SmallVector<Value> work{head->linear.getInput()};
+    while (!work.empty()) {
+      Operation *op = work.pop_back_val().getDefiningOp();
+      if (!op || !needed.insert(op).second || op == head->select) continue;
+      llvm::append_range(work, op->getOperands());
+    }
+    for (Operation &op : step.getBody().front())
+      if (needed.contains(&op)) b.clone(op, map);
+    map.map(heads.getArgument(0), map.lookup(head->linear.getInput()));
+    for (Operation &op : heads.getBody().front().without_terminator()) b.clone(op, map);
+    SmallVector<Value> returned;
+    for (Value v : heads.getBody().front().getTerminator()->getOperands()) returned.push_back(map.lookup(v));
+    returned.push_back(entry->getArgument(1));
+    func::ReturnOp::create(b, heads.getLoc(), returned);
     model->destroy();
     return success();
   }

@@ -16,4 +16,10 @@ EntryKind entryKind(std::string_view name) {
   return static_cast<EntryKind>(std::min<std::ptrdiff_t>(found - std::begin(entryNames), entryKinds - 1));
 }
 
+Status checkDraftInput(const Program &p, uint32_t row, size_t floats) {
+  if (p.draftInputStride && row < p.maxRows && floats == p.draftInputSize) return Status();
+  return makeError(StatusCode::invalidArgument, "row %u of a draft's input: expected %u floats in rows below %u, found %zu", row, p.draftInputSize,
+                   p.draftInputStride ? p.maxRows : 0, floats);
+}
+
 } // namespace lathe::runtime

@@ -59,8 +59,11 @@ public:
 
   /// Row |row| of the last completed "head": Program.vocabulary floats in host memory, valid until the next submit.
   virtual const float *logits(uint32_t row) = 0;
-  /// Row |row| of the last completed "draft_head": the same of the draft program.
-  virtual const float *draftLogits(uint32_t row) = 0;
+  /// Row |row| of head |head| of the last completed "draft_head": the same of the draft program.
+  virtual const float *draftLogits(uint32_t row, uint32_t head = 0) = 0;
+  /// What row |row| of the next "draft" takes, of a program whose draft takes rows: Program.draftInputSize floats, copied. To be called between
+  /// runs. Error: invalidArgument.
+  virtual Status setDraftInput(uint32_t row, std::span<const float> values) = 0;
   /// Row |row| of the last completed "step": Program.hiddenSize floats, the same lifetime.
   virtual const float *hidden(uint32_t row) = 0;
 
@@ -87,6 +90,12 @@ public:
   /// Bytes allocated for arena, scratch and KV pools.
   virtual uint64_t memoryBytes() const = 0;
 };
+
+/// Where head |head| of a draft program leaves its logits, and where row |row| of its input is: bytes into the arena.
+inline uint64_t draftLogitsAt(const Program &p, uint32_t head) { return head ? p.draftMoreLogits[head - 1] : p.draftLogitsOffset; }
+inline uint64_t draftInputAt(const Program &p, uint32_t row) { return p.draftInputOffset + uint64_t(row) * p.draftInputStride * 4; }
+/// Error: invalidArgument when the draft of |program| takes no such row.
+Status checkDraftInput(const Program &program, uint32_t row, size_t floats);
 
 /// A place where programs run.
 class Device {

@@ -53,7 +53,7 @@ void DraftProgram::truncate(Sequence &s, uint32_t row, uint32_t length) {
 
 uint32_t DraftProgram::lag(uint32_t row, Owner owner, uint32_t known) const {
   const Sequence &s = sequences[row];
-  if (reads) return 1;
+  if (reads || !goesOn()) return 1;
   return s.used && s.owner == owner ? known - std::min({s.computed, s.known, known - 1}) : known;
 }
 
@@ -64,7 +64,7 @@ uint32_t DraftProgram::begin(uint32_t row, Owner owner, std::span<const int32_t>
   s.used = s.drafts = true;
   began.push_back(row);
   auto known = static_cast<uint32_t>(text.size());
-  if (reads) {
+  if (reads || !goesOn()) {
     s.known = known;
     return s.computed = known - 1;
   }
@@ -81,6 +81,7 @@ uint32_t DraftProgram::begin(uint32_t row, Owner owner, std::span<const int32_t>
 
 bool DraftProgram::reserve(uint32_t row, uint32_t tokens) {
   if (reads) return shared < extra.sequences;
+  if (!goesOn()) return true;
   while (!cache.reserve(row, tokens).ok()) {
     uint32_t idle = 0;
     while (idle < sequences.size() && (!sequences[idle].used || sequences[idle].drafts))
@@ -117,6 +118,7 @@ Status DraftProgram::run(std::span<const Piece> pieces, const KVCache &step) {
   uint32_t rows = 0;
   outRow.clear();
   for (const Piece &piece : pieces) {
+    if (!goesOn()) LATHE_RETURN_IF_ERROR(device.executable().setDraftInput(rows, piece.input));
     uint32_t at = piece.first;
     for (int32_t id : piece.tokens) {
       token[rows] = id;
@@ -149,8 +151,8 @@ Status DraftProgram::run(std::span<const Piece> pieces, const KVCache &step) {
   return device.runEntry(EntryKind::draftHead, s);
 }
 
-std::span<const float> DraftProgram::logits(uint32_t index) {
-  return {device.executable().draftLogits(index), program.vocabulary};
+std::span<const float> DraftProgram::logits(uint32_t index, uint32_t head) {
+  return {device.executable().draftLogits(index, head), program.vocabulary};
 }
 
 void DraftProgram::guessed(uint32_t row, std::span<const int32_t> tokens) {

@@ -26,6 +26,7 @@ public:
     uint32_t row = 0, first = 0; ///< position of the first
     std::span<const int32_t> tokens;
     bool result = false; ///< logits behind the last one are wanted
+    std::span<const float> input; ///< of a draft that takes rows: that of the token before the piece's only one
   };
 
   /// |blocks|: of all groups, as the device has them, tails included. |shape| is that of the step's cache.
@@ -36,6 +37,7 @@ public:
 
   /// Tokens that begin() would find not computed, of |known|; the last one is always among them.
   uint32_t lag(uint32_t row, Owner owner, uint32_t known) const;
+  /// (Of heads over rows of the step, which have no KV: the last one alone.)
   /// Begins a round for the sequence in |row|, whose tokens are |text|: how many of them are computed. Those that the last
   /// round guessed count as far as they were right.
   uint32_t begin(uint32_t row, Owner owner, std::span<const int32_t> text);
@@ -48,7 +50,7 @@ public:
   /// Computes |pieces| (at most Program.maxRows rows in all, those that want results at most maxOutRows). logits(i): of the i-th
   /// piece that wanted a result, until the next run.
   Status run(std::span<const Piece> pieces, const KVCache &step);
-  std::span<const float> logits(uint32_t index);
+  std::span<const float> logits(uint32_t index, uint32_t head = 0);
   /// What was guessed behind the tokens that begin() was told of.
   void guessed(uint32_t row, std::span<const int32_t> tokens);
   void endRound();
@@ -56,6 +58,9 @@ public:
   void forget(Owner owner);
 
   uint32_t maxSequences() const { return extra.sequences; } ///< of one round
+  uint32_t heads() const { return program.draftHeads(); } ///< tokens that one run guesses
+  bool goesOn() const { return !program.draftInputStride; } ///< another run guesses what follows
+  uint32_t most() const { return goesOn() ? maxDraftTokens : heads(); } ///< tokens that a round guesses
   bool readsStep() const { return reads; } ///< the KV of all tokens but the last is the step's: nothing to catch up
   uint32_t positions() const { return program.draftMaxSeq; }
   uint64_t blocksUsed() const;

@@ -61,13 +61,14 @@ Status EngineCore::open(std::shared_ptr<LoadedArtifact> loaded, std::shared_ptr<
   clock = time ? std::move(time) : Clock(steadySeconds);
   poison = o.poisonFreeBlocks;
   checkAlways = o.checkInvariants;
-  speculate = o.speculate;
+  speculate = o.speculate == Speculation::medusa ? Speculation::draft : o.speculate;
   const Program &p = artifact->program();
   limit.generalGraph = artifact->graph() != nullptr;
   // Its cache is no blocks: nothing can be shared, saved, copied or taken back piecewise.
   if (limit.generalGraph && (speculate != Speculation::off || o.savedKvBytes))
     return makeError(StatusCode::unsupported, "this artifact holds a general graph, whose one cache has no KV blocks: expected no %s, which need a model raised to llm ops",
                      o.savedKvBytes ? "saved KV blocks" : "drafts");
+  LATHE_RETURN_IF_ERROR(checkDrafts(p, o.speculate));
   LATHE_RETURN_IF_ERROR(checkSequences(*artifact, o.contextTokens, o.maxSequences));
   if (o.maxQueued == 0)
     return makeError(StatusCode::invalidArgument, "expected a queue of at least 1 request: each passes through it");
@@ -81,6 +82,7 @@ Status EngineCore::open(std::shared_ptr<LoadedArtifact> loaded, std::shared_ptr<
   KVShape shape{limit.maxSequences, limit.contextTokens, o.kvTokens, limit.stepTokens, p.draftMaxSeq > 0};
   uint64_t budget = o.memoryBudget ? o.memoryBudget : availableMemory() / 2;
   uint64_t draftBytes = draftingBytes(speculate, limit.maxSequences, limit.contextTokens);
+  if (p.draftInputStride && speculate != Speculation::off) draftBytes += uint64_t(limit.maxSequences) * p.draftInputSize * sizeof(float);
   if (budget && draftBytes >= budget)
     return makeError(StatusCode::resourceExhausted,
                      "drafting '%s' for %u sequences of %u tokens takes %llu MB: expected a larger memory budget, found %llu MB", toString(speculate),
@@ -128,8 +130,6 @@ Status EngineCore::open(std::shared_ptr<LoadedArtifact> loaded, std::shared_ptr<
     candidates.resize(limit.maxSequences);
     alive.reserve(limit.maxSequences);
     draftPieces.reserve(limit.maxSequences);
-  } else if (o.speculate == Speculation::draft) {
-    return Status(StatusCode::unsupported, noDraftProgram);
   }
   checker = std::make_unique<RequestCheck>(p, limit, text != nullptr);
 
@@ -245,6 +245,7 @@ void EngineCore::add(RequestId id, Request request, std::shared_ptr<RequestListe
   a.keepsHistory =
       generates && (p.repetitionPenalty != 1 || p.presencePenalty != 0 || p.frequencyPenalty != 0 || p.minTokens > 0);
   a.speculate = generates ? r.speculate.value_or(speculate) : Speculation::off;
+  if (a.speculate == Speculation::medusa) a.speculate = Speculation::draft;
   if (drafts && a.speculate != Speculation::off) {
     a.draftSampling = p;
     a.draftSampling.logprobs = 0;

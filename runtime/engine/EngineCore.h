@@ -21,7 +21,10 @@ namespace lathe::runtime {
 
 /// What who asks for drafts of a program gets where there is none.
 inline constexpr const char *noDraftProgram =
-    "the artifact has no draft program; compile it with '--speculate draft:MODEL' or 'layerskip:LAYERS'";
+    "the artifact has no draft program; compile it with '--speculate draft:MODEL', 'layerskip:LAYERS' or 'medusa'";
+
+/// Whether |program| can draft by |method|. Error: unsupported, saying what to compile.
+Status checkDrafts(const Program &program, Speculation method);
 
 /// Checks requests against an engine's limits. Immutable, thread-safe.
 class RequestCheck {
@@ -96,6 +99,13 @@ private:
     Status error;
     bool done = false;
     std::unique_ptr<Drafter> drafter; ///< from the first token on, if the request speculates
+    /// For a draft that takes rows of the step: that of the token before the last one, if the sequence had |rowOf| tokens then. A row depends on
+    /// tokens alone (P1), so it is right whatever became of the sequence's KV meanwhile.
+    std::vector<float> row;
+    uint32_t rowOf = 0;
+    /// Rejection sampling: the laws that the program's drafts of this round were drawn from, [lawCount][vocabulary].
+    std::vector<float> laws;
+    uint32_t lawCount = 0;
   };
   struct Active {
     RequestId id = 0;
@@ -143,7 +153,7 @@ private:
   void offer(const Active &active, uint32_t choice, const Draft &draft);
   uint32_t chooseCandidates();
   void draftByProgram();
-  void sampleDrafts();
+  void sampleDrafts(uint32_t head);
   void begin(const StepPlan &plan);
   Status compute(const StepPlan &plan);
   Status slices(const StepPlan &plan, EntryKind kind);
@@ -151,10 +161,12 @@ private:
   void runJobs();
   void runJob(Job &job, Sampler &sampler);
   void runVerify(Job &job, Sampler &sampler);
+  void decide(Job &at, const Job &job, uint32_t row, Sampler &sampler);
   void take(Job &job);
   void takeVerified(Job &job, Active &active, Choice &choice);
   void takeToken(Job &job, Active &active, Choice &choice);
   Status keepPaths(const StepPlan &plan);
+  void keepRows(const StepPlan &plan);
   void countDrafts(const StepPlan &plan);
   void tellPrompt(Active &active);
   void giveUp(const StepPlan &plan, const Status &error);
@@ -212,6 +224,7 @@ private:
     uint32_t choice = 0, row = 0, room = 0;
     uint32_t known = 0; ///< tokens of the sequence
     uint32_t added = 0; ///< tokens drafted
+    uint32_t result = 0; ///< row of the draft's logits
     float lookedUp = 0; ///< tokens that are expected of a draft that costs nothing
     std::array<float, maxDraftTokens> expected{}; ///< [k - 1]: of k tokens of the program
     const float *logits = nullptr;

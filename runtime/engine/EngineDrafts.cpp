@@ -18,6 +18,14 @@ static constexpr double tryShare = 0.02;
 // Rows that a run of the draft may always have to catch up with.
 static constexpr uint32_t leastCatchUp = 16;
 
+Status checkDrafts(const Program &program, Speculation method) {
+  if (method == Speculation::draft && !program.draftMaxSeq) return Status(StatusCode::unsupported, noDraftProgram);
+  if (method == Speculation::medusa && program.draftMethod != DraftMethod::medusa)
+    return makeError(StatusCode::unsupported, "the artifact has %s; compile it with '--speculate medusa --speculate-weights DIR'",
+                     program.draftMaxSeq ? "a draft program of another kind" : "no Medusa heads");
+  return Status();
+}
+
 /// Drafts for the sequences that decode next.
 void EngineCore::propose() {
   if (drafting.empty() || !(draftAlways || scheduler->draftsMayPay())) return;
@@ -33,13 +41,16 @@ void EngineCore::propose() {
     uint32_t room = scheduler->draftRoom(a.id, d.choice);
     if (!room) continue;
     Choice &choice = a.choices[d.choice];
+    choice.lawCount = 0;
     testDraft.tree = false;
     if (onDraft) onDraft(a.id, d.choice, choice.tokens, room, testDraft);
     const Draft &draft = onDraft ? testDraft : choice.drafter->propose(room);
     if (asksProgram && (a.speculate == Speculation::draft || a.speculate == Speculation::automatic)) {
       auto known = static_cast<uint32_t>(choice.drafter->tokens().size());
       room = std::min(room, drafts->positions() - std::min(drafts->positions(), known));
-      if (room && choice.drafter->programReady()) {
+      // Heads need the row of the token before; there is none when a step failed.
+      bool lacksRow = artifact->program().draftInputStride && choice.rowOf != known;
+      if (room && !lacksRow && choice.drafter->programReady()) {
         Candidate &c = candidates[candidateCount++];
         c.request = &a;
         c.choice = d.choice;
@@ -87,13 +98,13 @@ uint32_t EngineCore::chooseCandidates() {
   });
   auto most = std::min({candidateCount, drafts->maxSequences(), artifact->program().maxOutRows});
   if (draftAlways) return most;
-  uint32_t decoding = std::max(1u, scheduler->decodingChoices()), best = 0;
+  uint32_t decoding = std::max(1u, scheduler->decodingChoices()), best = 0, heads = drafts->heads();
   double gain[maxDraftTokens] = {}, bestRate = leastGain * decoding / stepSeconds(decoding);
   for (uint32_t n = 1; n <= most; ++n)
-    for (uint32_t k = 1; k <= maxDraftTokens; ++k) {
+    for (uint32_t k = 1; k <= std::min(maxDraftTokens, drafts->most()); ++k) {
       const Candidate &c = candidates[n - 1];
       gain[k - 1] += static_cast<double>(c.expected[k - 1] - c.lookedUp);
-      double seconds = stepSeconds(decoding + n * k) + k * draftSeconds(n);
+      double seconds = stepSeconds(decoding + n * k) + (k + heads - 1) / heads * draftSeconds(n);
       double rate = (decoding + gain[k - 1]) / seconds;
       if (rate > bestRate) bestRate = rate, best = n;
     }
@@ -135,7 +146,7 @@ void EngineCore::draftByProgram() {
     }
     if (status.ok()) status = drafts->shareWith(c.row, c.known, scheduler->kv());
     rowsLeft -= rows;
-    draftPieces.push_back({c.row, computed, text.subspan(computed, rows), caughtUp});
+    draftPieces.push_back({c.row, computed, text.subspan(computed, rows), caughtUp, c.request->choices[c.choice].row});
     if (caughtUp) {
       alive.push_back(i);
       drafter.beginProgram();
@@ -157,10 +168,16 @@ void EngineCore::draftByProgram() {
     counters.busySeconds += clock() - before;
     ++counters.speculation.programRuns;
     if (!status.ok()) break;
-    sampleDrafts();
+    // Heads say one token behind the other; what else drafts, one a run.
+    for (size_t j = 0; j < alive.size(); ++j)
+      candidates[alive[j]].result = static_cast<uint32_t>(j);
+    for (uint32_t head = 0; head < drafts->heads(); ++head) {
+      sampleDrafts(head);
+      std::erase_if(alive, [&](uint32_t i) { return !takeDraft(candidates[i]); });
+    }
     // Who goes on; and whether all of them do.
     double gain = 0, next = 0;
-    std::erase_if(alive, [&](uint32_t i) { return !takeDraft(candidates[i]); });
+    if (!drafts->goesOn()) alive.clear();
     for (uint32_t i = 0; i < chosen; ++i) {
       const Candidate &c = candidates[i];
       if (!c.added) continue;
@@ -196,6 +213,7 @@ void EngineCore::draftByProgram() {
       continue;
     }
     if (!c.added) continue;
+    if (c.request->request.acceptance == Acceptance::rejection) choice.lawCount = draft.count;
     drafts->guessed(c.row, std::span(draft.tokens).first(draft.count));
     offer(*c.request, c.choice, draft);
   }
@@ -203,14 +221,19 @@ void EngineCore::draftByProgram() {
 }
 
 /// The draft's choice for each sequence that is alive, with the parameters, counts and noise of the model's own.
-void EngineCore::sampleDrafts() {
+void EngineCore::sampleDrafts(uint32_t head) {
   auto vocabulary = artifact->program().vocabulary;
-  for (size_t j = 0; j < alive.size(); ++j)
-    candidates[alive[j]].logits = drafts->logits(static_cast<uint32_t>(j)).data();
+  for (uint32_t i : alive)
+    candidates[i].logits = drafts->logits(candidates[i].result, head).data();
   auto run = [this, vocabulary](uint32_t i, Sampler &sampler) {
     Candidate &c = candidates[i];
     Choice &choice = c.request->choices[c.choice];
     c.status = sampler.sample({c.logits, vocabulary}, c.request->draftSampling, choice.history, c.known + c.added, {}, c.choice, c.sample);
+    if (c.request->request.acceptance != Acceptance::rejection || !c.status.ok()) return;
+    std::vector<double> &law = sampler.lawBuffer();
+    c.status = sampler.law({c.logits, vocabulary}, c.request->draftSampling, choice.history, c.known + c.added, law);
+    choice.laws.resize(size_t(c.added + 1) * vocabulary);
+    std::copy(law.begin(), law.end(), choice.laws.end() - static_cast<std::ptrdiff_t>(vocabulary));
   };
   auto threads = static_cast<unsigned>(std::min(samplers.size(), alive.size()));
   if (threads < 2) {
@@ -237,9 +260,11 @@ bool EngineCore::takeDraft(Candidate &c) {
   Choice &choice = c.request->choices[c.choice];
   const SamplingParams &p = c.request->request.sampling;
   int32_t token = c.sample.token;
+  // Rejection sampling keeps the law only if it does not depend on what was drawn whether that is a draft.
+  bool blind = c.request->request.acceptance == Acceptance::rejection;
   // Nothing follows an end, and the model finds it itself.
-  if (!c.status.ok() || std::binary_search(p.stopTokenIds.begin(), p.stopTokenIds.end(), token)) return false;
-  float share = draftAlways ? 1.0f : std::exp(c.sample.logprob);
+  if (!c.status.ok() || (!blind && std::binary_search(p.stopTokenIds.begin(), p.stopTokenIds.end(), token))) return false;
+  float share = draftAlways || blind ? 1.0f : std::exp(c.sample.logprob);
   if (!choice.drafter->putProgram(token, share, draftAlways)) return false;
   if (c.request->keepsHistory) choice.history.addOutput(token);
   return ++c.added < c.room;

@@ -28,6 +28,7 @@ bool EngineCore::step() {
   deviceSeconds = samplerSeconds = 0;
   if (status.ok()) status = compute(plan);
   if (status.ok()) status = keepPaths(plan);
+  if (status.ok()) keepRows(plan);
   counters.busySeconds += deviceSeconds;
   counters.samplerSeconds += samplerSeconds;
   if (!status.ok()) {
@@ -206,6 +207,42 @@ void EngineCore::runJob(Job &job, Sampler &sampler) {
     runVerify(job, sampler);
 }
 
+/// What follows row |row| of a piece with drafts. Exact: the target's own choice.
+void EngineCore::decide(Job &at, const Job &job, uint32_t row, Sampler &sampler) {
+  const Active &a = *job.request;
+  const Choice &choice = a.choices[job.choice];
+  const SamplingParams &p = a.request.sampling;
+  std::span<const float> logits(at.row, artifact->program().vocabulary);
+  std::array<int32_t, maxDraftTokens> behind; // drafts that may follow
+  uint32_t count = 0, first = 0;
+  const StepPiece &piece = *job.drafts;
+  for (uint32_t d = row; a.request.acceptance != Acceptance::exact && d < piece.drafts; ++d)
+    if (piece.parentOf(static_cast<int32_t>(d)) == static_cast<int32_t>(row) - 1) {
+      if (!count) first = d;
+      behind[count++] = piece.ids[piece.tokens - piece.drafts + d];
+    }
+  Decision decision;
+  if (count) {
+    std::vector<double> &law = sampler.lawBuffer();
+    at.status = sampler.law(logits, p, choice.history, at.position + 1, law);
+    if (!at.status.ok()) return;
+    std::span<const int32_t> drafts(behind.data(), count);
+    size_t vocabulary = logits.size();
+    std::span<const float> q;
+    if (first < choice.lawCount) q = std::span(choice.laws).subspan(first * vocabulary, vocabulary);
+    decision = a.request.acceptance == Acceptance::typical ? acceptTypical(law, drafts)
+                                                           : acceptByRejection(law, drafts, q, {p.seed, job.choice, at.position + 1});
+  }
+  if (decision.token < 0) {
+    at.status = sampler.sample(logits, p, choice.history, at.position + 1, {}, job.choice, at.result);
+    return;
+  }
+  at.result.token = decision.token;
+  at.result.logprob = 0;
+  at.result.top.clear();
+  at.status = p.logprobs >= 0 ? sampler.score(logits, decision.token, p.logprobs, at.position + 1, at.result) : Status();
+}
+
 /// The target's own choice at each row, with the noise and the counts that the position has without drafts, as long as it is
 /// a draft behind that row. The history is as before when it returns.
 void EngineCore::runVerify(Job &job, Sampler &sampler) {
@@ -219,8 +256,7 @@ void EngineCore::runVerify(Job &job, Sampler &sampler) {
   auto here = [&] { return row >= job.firstRow && row - job.firstRow < job.rows; };
   while (here()) {
     Job &at = jobsHere[row - job.firstRow];
-    at.status = sampler.sample({at.row, artifact->program().vocabulary}, a.request.sampling, history, at.position + 1,
-                               {}, job.choice, at.result);
+    decide(at, job, row, sampler);
     job.path[job.results++] = static_cast<uint8_t>(row);
     int32_t next = at.status.ok() ? piece.next(static_cast<int32_t>(row) - 1, at.result.token) : -1;
     row = next < 0 ? UINT32_MAX : static_cast<uint32_t>(next) + 1;
@@ -264,6 +300,29 @@ Status EngineCore::keepPaths(const StepPlan &plan) {
     LATHE_RETURN_IF_ERROR(device->keepPath(piece, std::span(path).first(count), scheduler->kv()));
   }
   return Status();
+}
+
+/// Of each sequence that a draft over rows may go on from: the row that its last token was sampled from. The device has it until its next run of rows.
+void EngineCore::keepRows(const StepPlan &plan) {
+  if (!artifact->program().draftInputStride) return;
+  for (size_t i = 0; i < plan.pieces.size(); ++i) {
+    const StepPiece &piece = plan.pieces[i];
+    Active *a = find(piece.request);
+    std::span<const ChoiceResult> results = pieceResults[i].choices;
+    if (!a || a->speculate == Speculation::off || pieceResults[i].failed || results.empty()) continue;
+    // The last row whose token counts: behind drafts that were right, one for each token but the last.
+    uint32_t row = piece.tokens - piece.drafts - 1, position = piece.first + row;
+    int32_t at = -1;
+    for (size_t t = 0; piece.drafts && t + 1 < results.size() && (at = piece.next(at, results[t].token)) >= 0; ++t)
+      row = piece.tokens - piece.drafts + static_cast<uint32_t>(at), ++position;
+    std::span<const float> values(device->executable().hidden(pieceRows[i] + row), artifact->program().draftInputSize);
+    for (size_t k = 0; k < (piece.samples > 1 ? results.size() : 1); ++k) {
+      Choice &choice = a->choices[piece.samples > 1 ? k : piece.choice];
+      if (!choice.drafter) continue;
+      choice.row.assign(values.begin(), values.end());
+      choice.rowOf = position + 2;
+    }
+  }
 }
 
 /// Counts the drafts of a step that ran, and lets the drafters learn.
@@ -370,6 +429,7 @@ void EngineCore::takeToken(Job &job, Active &a, Choice &choice) {
     choice.drafter = std::make_unique<Drafter>(chain ? Speculation::suffix : a.speculate, a.request.prompt, fresh, sharedDrafts,
                                                looks ? sharedDrafts.suffixesOf(a.request.tenant, a.request.cacheSalt) : nullptr);
     drafting.push_back({&a, job.choice});
+    if (artifact->program().draftInputStride) choice.row.reserve(artifact->program().draftInputSize);
   }
   choice.drafter->push(token);
 }

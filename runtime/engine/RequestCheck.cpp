@@ -66,8 +66,8 @@ Status RequestCheck::operator()(const Request &r) const {
                  maxNameBytes, std::max(r.tenant.size(), r.cacheSalt.size()));
   if (r.kind == RequestKind::generate && limits.generalGraph && r.speculate.value_or(Speculation::off) != Speculation::off)
     return Status(StatusCode::unsupported, "speculate: expected off, because the model is a general graph, whose one cache has no KV blocks to draft with");
-  if (r.kind == RequestKind::generate && r.speculate == Speculation::draft && !program.draftMaxSeq)
-    return makeError(StatusCode::unsupported, "speculate: %s", noDraftProgram);
+  if (r.kind == RequestKind::generate && r.speculate)
+    if (Status can = checkDrafts(program, *r.speculate); !can.ok()) return makeError(can.code(), "speculate: %s", can.message().c_str());
   LATHE_RETURN_IF_ERROR(seconds("deadline", r.deadline));
   LATHE_RETURN_IF_ERROR(seconds("ttft_target", r.ttftTarget));
   LATHE_RETURN_IF_ERROR(seconds("tpot_target", r.tpotTarget));

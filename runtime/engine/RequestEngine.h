@@ -8,6 +8,7 @@
 #pragma once
 #include "lathe/base/Status.h"
 #include "runtime/device/Device.h"
+#include "runtime/sampling/Acceptance.h"
 #include "runtime/sampling/Sampler.h"
 #include "runtime/kv/BlockTimes.h"
 #include "runtime/scheduler/Types.h" // RequestId, EndReason, SchedulingPolicy, PreemptionMode
@@ -48,6 +49,7 @@ struct Request {
   int32_t promptLogprobs = -1;     ///< for each prompt token, so many likeliest tokens at its place; -1: none
   Pooling pooling = Pooling::last;
   std::optional<Speculation> speculate; ///< who drafts; none: RequestEngineOptions::speculate. Changes no token
+  Acceptance acceptance = Acceptance::exact; ///< of drafts; another than exact changes tokens, typical also their law
 
   /// Scheduling.
   std::string tenant;    ///< fair shares and the prefix cache are kept apart by it; "" is a tenant as any other

@@ -170,9 +170,13 @@ Result<double> StepDevice::measure(uint32_t rows, uint32_t history, EntryKind ki
   auto begin = std::chrono::steady_clock::now();
   LatheStep s = stepOf(rows, pointers.data(), strides.data(), 1);
   LATHE_RETURN_IF_ERROR(runEntry(kind, s));
-  int32_t last = static_cast<int32_t>(rows) - 1;
-  s.outRows = 1;
-  s.outRow = &last;
+  // Heads have a result for each row, others for the last one of a sequence.
+  std::vector<int32_t> results{static_cast<int32_t>(rows) - 1};
+  if (kind == EntryKind::draft && p.draftInputStride)
+    for (uint32_t r = 1; r < std::min(rows, p.maxOutRows); ++r)
+      results.push_back(static_cast<int32_t>(r) - 1);
+  s.outRows = static_cast<uint32_t>(results.size());
+  s.outRow = results.data();
   LATHE_RETURN_IF_ERROR(runEntry(kind == EntryKind::draft ? EntryKind::draftHead : EntryKind::head, s));
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }

@@ -63,6 +63,7 @@ std::optional<ApiError> prepare(const ApiRequest &r, const ServedModel &model,
   base.tpotTarget = r.tpotTarget;
   base.cacheSalt = r.cacheSalt;
   base.speculate = r.speculate;
+  base.acceptance = r.acceptance;
 
   size_t count = r.conversation ? 1 : r.prompts.size();
   for (size_t i = 0; i < count; ++i) {

@@ -49,6 +49,7 @@ struct ApiRequest {
   double ttftTarget = 0, tpotTarget = 0; ///< seconds; 0: none
   std::string cacheSalt;
   std::optional<runtime::Speculation> speculate;
+  Acceptance acceptance = Acceptance::exact;
 
   // Embeddings.
   runtime::Pooling pooling = runtime::Pooling::last;

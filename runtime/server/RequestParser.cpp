@@ -94,13 +94,20 @@ void readLogprobs(Fields &f, const ApiLimits &limits, ApiRequest &r) {
 }
 
 void readSpeculation(Fields &f, ApiRequest &r) {
-  auto method = f.text("speculate", 16);
-  if (!method) return;
-  auto parsed = runtime::parseSpeculation(*method);
-  if (parsed.ok())
-    r.speculate = *parsed;
-  else
-    f.fail("speculate", parsed.status().message());
+  if (auto method = f.text("speculate", 16)) {
+    auto parsed = runtime::parseSpeculation(*method);
+    if (parsed.ok())
+      r.speculate = *parsed;
+    else
+      f.fail("speculate", parsed.status().message());
+  }
+  if (auto rule = f.text("draft_acceptance", 16)) {
+    auto parsed = parseAcceptance(*rule);
+    if (parsed.ok())
+      r.acceptance = *parsed;
+    else
+      f.fail("draft_acceptance", parsed.status().message());
+  }
 }
 
 /// What counts for whom, under the policies that look at it.

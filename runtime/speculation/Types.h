@@ -18,9 +18,10 @@ enum class Speculation : uint8_t {
   ngram,     ///< what followed the last occurrence of the last 2 to 5 tokens (prompt lookup)
   suffix,    ///< what mostly followed the longest suffix that the sequence or its tenant has seen before
   suffixTree, ///< the same, as a tree: also what followed less often
+  medusa,     ///< the artifact's draft program, which must be Medusa's heads
 };
 const char *toString(Speculation method);
-/// "off", "auto", "draft", "ngram", "suffix" or "suffix-tree". Error: invalidArgument, naming them.
+/// "off", "auto", "draft", "ngram", "suffix", "suffix-tree" or "medusa". Error: invalidArgument, naming them.
 Result<Speculation> parseSpeculation(std::string_view name);
 
 /// Draft tokens of one sequence in one step at most.

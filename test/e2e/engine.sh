@@ -39,6 +39,9 @@ grep -q "by the draft program \([1-9][0-9]*\) and \1;" "$WORK/own.log" || { echo
 PAGES=32 pages skip $([ "$FULL" ] && echo 10000 || echo 500) --speculate layerskip:1 -- --layers 3 --window 40
 tiny --layers 1 --seed 50 --window 24 --window-every 1 >"$WORK/other-draft.mlir"
 PAGES=16 pages other $([ "$FULL" ] && echo 10000 || echo 300) --speculate "draft:$WORK/other-draft.mlir" --
+# Heads guess from hidden rows, which are the ones to be right after preemption, prefix hits, forks and aborts.
+rm -rf "$WORK/heads" && python3 "$ROOT/test/e2e/tiny_heads.py" "$WORK/heads" --heads 4
+PAGES="16 64" pages heads $([ "$FULL" ] && echo 10000 || echo 400) --speculate medusa --speculate-weights "$WORK/heads" -- --window 40
 
 say "engine: embeddings"
 TOKENS=$(python3 -c "print(*[(7 * i * i + 3 * i) % 97 for i in range(70)])")

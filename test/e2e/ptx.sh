@@ -58,6 +58,14 @@ model "${CHIPS%%,*}" long --page 16 -- --max-seq 128 # sequences that outgrow th
 "$BUILD/test/e2e/EngineFuzz" --device emulator --context 128 --prompt 8 --new 100 --requests 8 --save 1 "${LATHE_SEED:-1}" 6 "$WORK/long.lathe"
 model "${CHIPS%%,*}" skip --page 16 --speculate layerskip:1 -- # a draft program on the step's KV
 "$BUILD/test/e2e/EngineFuzz" --device emulator --context 64 --prompt 40 --new 16 --requests 8 "${LATHE_SEED:-1}" 3 "$WORK/skip.lathe"
+python3 "$ROOT/test/e2e/tiny_heads.py" "$WORK/medusa" --hidden 96 --vocab 301 --heads 2 --type BF16
+model "${CHIPS%%,*}" heads --page 16 --speculate medusa --speculate-weights "$WORK/medusa" -- # a draft over hidden rows
+for head in 0 1; do
+  "$BUILD/bin/lathe-interp" "$WORK/heads/fuse.gpu.mlir" --function draft --result $head --tokens "${TOKENS// /,}" --raw "$WORK/heads$head.f32"
+done
+# shellcheck disable=SC2086
+"$BUILD/test/e2e/CompareHeads" --device emulator "$WORK/heads.lathe" "$WORK/heads" 1e-2 $TOKENS
+"$BUILD/test/e2e/EngineFuzz" --device emulator --context 64 --prompt 40 --new 16 --requests 8 "${LATHE_SEED:-1}" 3 "$WORK/heads.lathe"
 
 GGUF=${LATHE_MODEL_DIR:-$BUILD/demo}/SmolLM2-135M-Instruct.Q4_1.gguf
 if [ -f "$GGUF" ]; then # two layers of thirty

@@ -66,6 +66,12 @@ for seed in 1 2 3; do
   same "$WORK/own.lathe" --prompt-ids 1,2,3,$seed,5,1,2,3 -n 200 --temp 0.7 --top-p 0.9 --seed $seed --repeat-penalty 1.1
 done
 [ "${drafts[draft]}" = "${accepted[draft]}" ] || fail "a model that drafts for itself: ${drafts[draft]} drafts, ${accepted[draft]} accepted"
+# Other rules than the exact one: at temperature 0 they say the same, and a model accepts itself always.
+for rule in rejection typical; do
+  METHODS=draft same "$WORK/own.lathe" --prompt-ids 1,2,3,4,5 -n 200 --temp 0 --draft-acceptance $rule
+done
+"$LATHE" run "$WORK/own.lathe" --ids --speculate draft --prompt-ids 1,2,3,4,5 -n 200 --temp 0.9 --seed 3 --draft-acceptance rejection >/dev/null 2>"$WORK/run.log"
+grep -q ' | \([0-9]*\) drafts, \1 accepted ' "$WORK/run.log" || { cat "$WORK/run.log" >&2; fail "rejection sampling refuses what has the model's own law"; }
 # Its weights are in the file once.
 [ "$(stat -c %s "$WORK/own.lathe")" -lt $(($(stat -c %s "$WORK/tiny.lathe") * 3 / 2)) ] || fail "weights are there twice"
 [[ $("$LATHE" inspect "$WORK/own.lathe") == *"KV group of the draft program: "* ]] || fail "inspect says nothing of the draft's KV"
@@ -85,6 +91,55 @@ for attempt in 1 2 3 4 5; do # whether drafts pay is measured: a busy machine is
 done
 [ "${drafts[draft]}" -gt 0 ] || fail "layers that add nothing drafted nothing"
 [ "${drafts[draft]}" = "${accepted[draft]}" ] || fail "layers that add nothing: ${drafts[draft]} drafts, ${accepted[draft]} accepted"
+
+say "speculation: heads"
+tokens() { seq -s' ' 0 $(($1 - 1)); }
+heads() { python3 "$ROOT/test/e2e/tiny_heads.py" "$@"; }
+rm -rf "$WORK/heads" && heads "$WORK/heads" --heads 3 --type F16
+compiled() { "$LATHE" compile "$WORK/tiny.mlir" --speculate medusa --speculate-weights "$WORK/heads" --quiet "$@"; }
+compiled -o "$WORK/heads.lathe" --target native
+[[ $("$LATHE" inspect "$WORK/heads.lathe") == *"draft program: context 512, 3 heads over hidden rows"* ]] || fail "inspect says nothing of heads"
+METHODS="medusa auto"
+same "$WORK/heads.lathe" --prompt-ids 1,2,3,4,5 -n 200 --temp 0
+same "$WORK/heads.lathe" --prompt-ids 1,2,3,4,5 -n 200 --temp 0.7 --top-p 0.9 --seed 4 --frequency-penalty 0.3
+# What they compute: compiled as interpreted, and interpreted as a script of a few lines has it.
+TOKENS=$(tokens 40)
+for options in "2e-2 --quantize int8" "1e-4 --activations f32 --kv f32"; do # 8-bit activations: a value near a rounding boundary may fall on the other side
+  read -r tolerance options <<<"$options"
+  # shellcheck disable=SC2086 # lists
+  compiled -o "$WORK/checked.lathe" --target native $options
+  # shellcheck disable=SC2086
+  compiled --compile-to=configure $options >"$WORK/heads.mlir"
+  for head in 0 1 2; do
+    "$BUILD/bin/lathe-interp" "$WORK/heads.mlir" --function draft --result $head --tokens "${TOKENS// /,}" --raw "$WORK/heads$head.f32"
+  done
+  # shellcheck disable=SC2086
+  "$BUILD/test/e2e/CompareHeads" "$WORK/checked.lathe" "$WORK/heads" $tolerance $TOKENS
+done
+python3 "$ROOT/test/e2e/tiny_model.py" --layers 3 --hidden 64 --heads 4 --kv-heads 2 --head 16 --ffn 96 --vocab 97 --max-seq 512 --window 40 --headless >"$WORK/headless.mlir"
+"$LATHE" compile "$WORK/headless.mlir" --compile-to=configure --activations f32 --kv f32 --quiet >"$WORK/headless-f32.mlir"
+"$BUILD/bin/lathe-interp" "$WORK/headless-f32.mlir" --tokens "${TOKENS// /,}" --raw "$WORK/rows.f32"
+python3 "$ROOT/test/e2e/check_heads.py" "$WORK/heads/medusa_lm_head.safetensors" "$WORK/rows.f32" "$WORK/heads" 1e-4
+# Heads that know what follows are always right, and so only if each is given its sequence's row.
+python3 "$ROOT/test/e2e/tiny_model.py" --layers 12 --hidden 128 --heads 4 --kv-heads 2 --head 32 --ffn 256 --vocab 257 --max-seq 512 --silent-from 0 >"$WORK/still.mlir"
+python3 "$ROOT/test/e2e/tiny_model.py" --layers 12 --hidden 128 --heads 4 --kv-heads 2 --head 32 --ffn 256 --vocab 257 --max-seq 512 --silent-from 0 --headless >"$WORK/still-headless.mlir"
+each=$(for t in $(tokens 257); do echo "--tokens $t"; done)
+for file in still still-headless; do
+  "$LATHE" compile "$WORK/$file.mlir" --compile-to=configure --quiet >"$WORK/$file.configured.mlir"
+  "$BUILD/bin/lathe-interp" "$WORK/$file.configured.mlir" $each --raw "$WORK/$file.f32"
+done
+rm -rf "$WORK/right" && heads "$WORK/right" --hidden 128 --vocab 257 --heads 4 --blocks 0 --follow "$WORK/still.f32" "$WORK/still-headless.f32"
+"$LATHE" compile "$WORK/still.mlir" -o "$WORK/still.lathe" --speculate medusa --speculate-weights "$WORK/right" --target native --quiet
+METHODS=medusa
+drafts[medusa]=0 accepted[medusa]=0
+for attempt in 1 2 3 4 5; do # whether drafts pay is measured: a busy machine is asked again
+  same "$WORK/still.lathe" --prompt-ids 1 -n 200 --temp 0
+  [ "${drafts[medusa]}" -gt 0 ] && break
+done
+[ "${drafts[medusa]}" -gt 0 ] || fail "heads that know what follows drafted nothing"
+# Before the cycle and where its tokens come for the first time a head may be wrong.
+[ $((${drafts[medusa]} - ${accepted[medusa]})) -le 40 ] || fail "heads that know what follows: ${drafts[medusa]} drafts, ${accepted[medusa]} accepted"
+[ "${accepted[medusa]}" -gt 0 ] || fail "heads that know what follows were never right"
 METHODS="auto ngram suffix"
 
 # refused PATTERN COMPILE-OPTIONS...: what lathe compile says instead of compiling.
@@ -96,13 +151,15 @@ refused() {
 }
 python3 "$ROOT/test/e2e/tiny_model.py" --layers 1 --hidden 64 --heads 4 --kv-heads 2 --head 16 --ffn 96 --vocab 98 >"$WORK/larger.mlir"
 refused "expected a vocabulary of 97 tokens, found 98" --speculate "draft:$WORK/larger.mlir"
-refused "expected draft:MODEL or layerskip:LAYERS" --speculate eagle9
+refused "expected draft:MODEL, layerskip:LAYERS or medusa" --speculate eagle9
 refused "layers in 1 .. 2 of a model of 3, found 3" --speculate layerskip:3
 refused "cannot open it" --speculate "draft:$WORK/none.mlir"
 echo "module {" >"$WORK/broken.mlir"
 refused "it is not a valid module" --speculate "draft:$WORK/broken.mlir"
 echo "module { }" >"$WORK/empty.mlir"
 refused "expected a language model with a function 'step'" --speculate "draft:$WORK/empty.mlir"
+if message=$("$LATHE" run "$WORK/own.lathe" --prompt-ids 1,2 -n 4 --speculate medusa 2>&1); then fail "run took an artifact without heads"; fi
+[[ $message == *"the artifact has a draft program of another kind; compile it with '--speculate medusa"* ]] || fail "found: $message"
 if message=$("$LATHE" run "$WORK/tiny.lathe" --prompt-ids 1,2 -n 4 --speculate draft 2>&1); then fail "run took an artifact without a draft program"; fi
 [[ $message == *"the artifact has no draft program; compile it with"* ]] || fail "found: $message"
 
@@ -110,6 +167,11 @@ say "speculation: refused"
 for wrong in "run $WORK/tiny.lathe -p x --speculate eagle" "bench $WORK/tiny.lathe --speculate off" "serve $WORK/tiny.lathe --speculate fast"; do
   if "$LATHE" $wrong >/dev/null 2>"$WORK/refused.log"; then fail "'$wrong' was taken"; fi
   grep -q "option '--speculate': expected .*ngram.*found" "$WORK/refused.log" || { cat "$WORK/refused.log" >&2; exit 1; }
+done
+
+for command in "run $WORK/tiny.lathe -p x --draft-acceptance lax" "bench $WORK/tiny.lathe --speculate auto --draft-acceptance lax"; do
+  if message=$("$LATHE" $command 2>&1); then fail "'$command' was taken"; fi
+  [[ $message == *"option '--draft-acceptance': expected exact, rejection or typical, found 'lax'"* ]] || fail "found: $message"
 done
 
 if message=$("$LATHE" bench "$WORK/tiny.lathe" --speculate auto -n 1 2>&1); then fail "bench took one new token"; fi

@@ -23,6 +23,13 @@ for draft in own skip; do
   say "speculation: a draft program, $draft: 200 prompts of 128 new tokens"
   "$BUILD/bin/lathe" bench "$WORK/$draft.lathe" --speculate draft -p 24 -n 128 -r 1 -b 1,16,200 --ctx 256
 done
+# Heads that examples/train_medusa.py has trained: LATHE_HEADS is their directory.
+if [ -n "${LATHE_HEADS:-}" ]; then
+  "$BUILD/bin/lathe" compile "$MODEL" -o "$WORK/heads.lathe" --speculate medusa --speculate-weights "$LATHE_HEADS" --quantize int4-g32 --target native --quiet
+  say "speculation: Medusa's heads: 200 prompts of 128 new tokens"
+  "$BUILD/bin/lathe" bench "$WORK/heads.lathe" --speculate medusa -p 24 -n 128 -r 1 -b 1,16,200 --ctx 256
+  "$BUILD/test/e2e/EngineFuzz" 400 "${1:-40}" "$WORK/heads.lathe"
+fi
 say "speculation: random schedules"
 "$BUILD/test/e2e/EngineFuzz" 100 "${1:-40}" "$WORK/smollm2.lathe"
 # Drafts without regard to cost; those of the model itself are always right.

@@ -34,7 +34,8 @@ cl::opt<int64_t> page("page", cl::init(32), cl::desc("tokens per KV page: 16, 32
 cl::opt<int64_t> maxSeq("max-seq", cl::init(0), cl::desc("longest sequence (default: the model's own)"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<int64_t> maxRows("max-rows", cl::init(512), cl::desc("token rows of one step (default 512)"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<std::string> weights("weights", cl::init("file"), cl::value_desc("file|synthetic:SEED"), cl::desc("synthetic: store no weights; the runtime makes them up from the seed, to measure speed"), cl::sub(compileCommand), cl::cat(category));
-cl::opt<std::string> speculate("speculate", cl::value_desc("draft:MODEL|layerskip:LAYERS"), cl::desc("put a draft program in, for '--speculate draft' or 'auto' at run time: a smaller model of the same vocabulary, or the first so many layers"), cl::sub(compileCommand), cl::cat(category));
+cl::opt<std::string> speculate("speculate", cl::value_desc("draft:MODEL|layerskip:LAYERS|medusa"), cl::desc("put a draft program in, for '--speculate draft' or 'auto' at run time: a smaller model of the same vocabulary, the first so many layers, or heads"), cl::sub(compileCommand), cl::cat(category));
+cl::opt<std::string> speculateWeights("speculate-weights", cl::value_desc("dir"), cl::desc("with '--speculate medusa': the directory of the heads' checkpoint"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<int> threads("threads", cl::init(0), cl::desc("threads for compiling (default: all cores)"), cl::sub(compileCommand), cl::cat(category));
 cl::list<std::string> disable("disable", cl::CommaSeparated, cl::value_desc("PASS,..."), cl::desc("fusion passes to leave out, e.g. llm-fuse-glu"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<std::string> compileTo("compile-to", cl::init("package"), cl::value_desc("PHASE"), cl::desc("stop after import, raise, configure, fuse, kernels or plan and print the module"), cl::sub(compileCommand), cl::cat(category));
@@ -57,7 +58,7 @@ int runCompile() {
   request.tokenizer = tokenizer;
   request.target = target;
   CompileOptions &o = request.options;
-  o.activations = activations, o.kv = kv, o.quantize = quantize, o.page = page, o.maxSeq = maxSeq, o.maxRows = maxRows, o.weights = weights, o.speculate = speculate;
+  o.activations = activations, o.kv = kv, o.quantize = quantize, o.page = page, o.maxSeq = maxSeq, o.maxRows = maxRows, o.weights = weights, o.speculate = speculate, o.speculateWeights = speculateWeights;
   o.threads = threads > 0 ? threads : int(std::max(1u, std::thread::hardware_concurrency()));
   o.disabled.assign(disable.begin(), disable.end());
   o.dumpDirectory = dumpPhases;

@@ -7,6 +7,7 @@
 #include "Graph.h"
 #include "lathe/InitAll.h"
 #include "lathe/Interpreter/Interpreter.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Support/FileUtilities.h"
@@ -24,6 +25,7 @@ using namespace lathe::llm;
 static llvm::cl::opt<std::string> input(llvm::cl::Positional, llvm::cl::desc("<module>"), llvm::cl::init("-"));
 static llvm::cl::list<std::string> tokenLists("tokens", llvm::cl::desc("token ids of a sequence, separated by commas; may be repeated"));
 static llvm::cl::opt<std::string> function("function", llvm::cl::desc("the step function"), llvm::cl::init("step"));
+static llvm::cl::opt<unsigned> resultNumber("result", llvm::cl::desc("which result of rows to print, from 0: the heads of a draft have several"), llvm::cl::init(0));
 static llvm::cl::opt<std::string> weightDirectory("weights-dir", llvm::cl::desc("where relative paths of weight files start"));
 static llvm::cl::opt<bool> float64("float64", llvm::cl::desc("compute in float64"));
 static llvm::cl::opt<int64_t> chunk("chunk", llvm::cl::desc("at most so many tokens of a sequence a step; 0: all"));
@@ -156,8 +158,13 @@ int main(int argc, char **argv) {
   options.weightDirectory = weightDirectory;
   auto interpreter = Interpreter::create(*module, options);
   if (failed(interpreter)) return 1;
+  auto function = cast<func::FuncOp>(module->lookupSymbol(options.function));
+  if (auto rows = llvm::count_if(function.getResultTypes(), llvm::IsaPred<RankedTensorType>); resultNumber >= rows) {
+    llvm::errs() << "error: --result: expected a number below " << rows << ", found " << resultNumber << '\n';
+    return 1;
+  }
   if (dumpValues) (*interpreter)->trace = dump;
-  auto results = runSequences(**interpreter, sequences, chunk, last);
+  auto results = runSequences(**interpreter, sequences, chunk, last, resultNumber);
   if (failed(results)) return 1;
   if (!raw.empty()) return failed(writeRaw(*results));
   printResults(llvm::outs(), *results);

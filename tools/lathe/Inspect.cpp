@@ -62,6 +62,7 @@ Json describe(const std::string &path, const ArtifactView &view, const Program &
             {"kernels", p.kernels.size()},
             {"launches", p.launches.size()},
             {"draft_max_seq", p.draftMaxSeq},
+            {"draft_heads", p.draftInputStride ? p.draftHeads() : 0},
             {"kv_groups", groups}}},
           {"memory",
            {{"planned", planned},
@@ -88,7 +89,10 @@ void print(const Json &d) {
   std::printf("program: %u rows a step, context %u, vocabulary %u, %u kernels in %u launches\n",
               p["max_rows"].get<unsigned>(), p["max_seq"].get<unsigned>(), p["vocabulary"].get<unsigned>(),
               p["kernels"].get<unsigned>(), p["launches"].get<unsigned>());
-  if (p["draft_max_seq"].get<unsigned>()) std::printf("draft program: context %u\n", p["draft_max_seq"].get<unsigned>());
+  if (p["draft_max_seq"].get<unsigned>()) {
+    unsigned heads = p["draft_heads"].get<unsigned>();
+    std::printf("draft program: context %u%s\n", p["draft_max_seq"].get<unsigned>(), heads ? (", " + std::to_string(heads) + " heads over hidden rows").c_str() : "");
+  }
   bool planned = m["planned"].get<bool>();
   for (const Json &g : p["kv_groups"]) {
     if (!planned) {

@@ -17,7 +17,7 @@ struct RunFlags {
   EngineFlags engine;
   SamplingFlags sampling;
   std::optional<std::string> prompt, promptIds;
-  std::string system, speculate = "off";
+  std::string system, speculate = "off", acceptance = "exact";
   std::vector<std::string> stops;
   uint64_t newTokens = UINT32_MAX;
   bool chat = false, ids = false, json = false, parseSpecial = false, ignoreEnd = false;
@@ -37,7 +37,8 @@ Options declare(RunFlags &f) {
   o.texts("--stop", "TEXT", "end when the answer contains TEXT; may be given several times", f.stops);
   o.flag("--ignore-eos", "go on after the model's end token", f.ignoreEnd);
   o.flag("--parse-special", "control tokens written in the prompt become tokens", f.parseSpecial);
-  o.text("--speculate", "M", "who drafts tokens: off, auto, draft (the artifact's draft program), ngram, suffix or suffix-tree; changes no token (default: off)", f.speculate);
+  o.text("--speculate", "M", "who drafts tokens: off, auto, draft (the artifact's draft program), medusa (one of heads), ngram, suffix or suffix-tree; changes no token (default: off)", f.speculate);
+  o.text("--draft-acceptance", "R", "which drafts count: exact, rejection (other tokens, the same law) or typical (another law too) (default: exact)", f.acceptance);
   o.heading("Sampling");
   f.sampling.declare(o);
   o.heading("Output");
@@ -100,6 +101,7 @@ Result<int> runSpeculated(const RunFlags &f, const Session &session, Speculation
   Request request;
   LATHE_RETURN_IF_ERROR(fill(request, f, session));
   request.speculate = method;
+  LATHE_ASSIGN_OR_RETURN(request.acceptance, acceptanceOption(f.acceptance));
   LATHE_ASSIGN_OR_RETURN(Answering answering, Answering::open(session, f.engine, 1));
   Answering::Answer answer;
   {
@@ -176,6 +178,7 @@ Result<int> runCommand(const Args &args) {
   if (!go) return 0;
   LATHE_ASSIGN_OR_RETURN(std::string path, onePositional(positional, "an artifact"));
   LATHE_ASSIGN_OR_RETURN(Speculation method, speculationOption(f.speculate));
+  LATHE_RETURN_IF_ERROR(acceptanceOption(f.acceptance).status());
   if (method != Speculation::off) {
     if (!f.prompt && !f.promptIds && isatty(0))
       return makeError(StatusCode::invalidArgument, "option '--speculate': expected a prompt; a conversation runs without it");

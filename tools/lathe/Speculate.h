@@ -7,6 +7,9 @@
 
 namespace lathe::tool {
 
+/// The value of the option --draft-acceptance. Error: invalidArgument.
+Result<Acceptance> acceptanceOption(const std::string &value);
+
 /// The serving engine driven by hand, for the commands that answer with speculation. One thread at a time.
 class Answering {
 public:
@@ -37,8 +40,9 @@ private:
 };
 
 struct SpeculationBench {
-  std::string method;      ///< auto, draft, ngram, suffix, suffix-tree, or synthetic
+  std::string method;      ///< auto, draft, medusa, ngram, suffix, suffix-tree, or synthetic
   std::string promptFile;  ///< empty: pseudo-random tokens
+  Acceptance rule = Acceptance::exact; ///< with another one answers may differ, and are not compared
   double acceptance = 0.7; ///< of synthetic drafts
   uint64_t drafts = 4;     ///< synthetic: tokens a draft
   uint64_t prompt = 512, fresh = 128, repeat = 5;
@@ -46,7 +50,7 @@ struct SpeculationBench {
   bool json = false;
   SamplingFlags sampling; ///< answer i draws from seed + i; the default is greedy
 };
-/// Measures plain and speculated answers in turns; an error if one token differs.
+/// Measures plain and speculated answers in turns; an error if one token differs (where |rule| is exact).
 Result<int> benchSpeculation(const std::string &path, const EngineFlags &flags, const SpeculationBench &options);
 
 } // namespace lathe::tool

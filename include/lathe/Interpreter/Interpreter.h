@@ -54,7 +54,8 @@ using TraceCallback = std::function<void(mlir::Operation *op, unsigned result, c
 class Interpreter {
 public:
   /// |module| must outlive the interpreter and stay as it is. Fails when there is no such function or its
-  /// signature is not a step's.
+  /// signature is not a step's. A function whose last argument are rows, a draft over hidden rows, gets those that the llm.select_rows of the
+  /// module's `@step` reads: the step runs before it, with a KV cache of its own.
   static mlir::FailureOr<std::unique_ptr<Interpreter>> create(mlir::ModuleOp module, InterpreterOptions options = {});
   virtual ~Interpreter() = default;
   /// Runs one step; returns the tensor results of the function in order (the KV result is kept). After
@@ -70,8 +71,8 @@ public:
 StepBatch chunkOf(const std::vector<std::vector<int64_t>> &sequences, int64_t begin, int64_t chunk);
 
 /// Runs |sequences| from position 0 in steps of at most |chunk| tokens of each (0: all at once) and returns the
-/// first result's rows for every token, sequence by sequence; only each sequence's last with |lastOnly|.
+/// rows of result |result| (the last one at most) for every token, sequence by sequence; only each sequence's last with |lastOnly|.
 mlir::FailureOr<std::vector<RowValues>> runSequences(Interpreter &interpreter, const std::vector<std::vector<int64_t>> &sequences,
-                                                     int64_t chunk = 0, bool lastOnly = false);
+                                                     int64_t chunk = 0, bool lastOnly = false, unsigned result = 0);
 
 } // namespace lathe::llm

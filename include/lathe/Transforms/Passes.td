@@ -18,16 +18,18 @@ class LLM_Pass<string name, string anchor> : Pass<name, anchor> { let dependentD
 def LLMSpeculatePass : LLM_Pass<"llm-speculate", "::mlir::ModuleOp"> {
   let summary = "put a draft program beside the step";
   let description = [{
-    Adds `func @draft`, which guesses what `@step` would say, with the type of `@step`, and the attribute `llm.draft` of the module. The step stays as it is: drafts are verified by the step and
+    Adds `func @draft`, which guesses what `@step` would say, with the type of `@step` (of heads: with hidden rows more and several results), and the attribute `llm.draft` of the module. The step stays as it is: drafts are verified by the step and
     change no token (docs/speculation.md). Run first: all other passes treat both functions alike.
 
     `method=draft`: the nested `module @draft` becomes the draft program. Its params and KV groups get the prefix `draft.`; a param of equal type and value is shared.
+    `method=medusa`: the nested `module @draft` has `func @heads(rows) -> (logits...)`. The draft takes a third argument, the hidden rows of the step (what its
+    `llm.select_rows` reads); it makes of them what the step's last linear reads and gives it to the heads. Head i guesses the token i + 2 places behind the row's.
     `method=layerskip layers=E`: the first E layers, then the step's last norm and head; the KV groups and params are the step's own, and what the rest of the layers computes is not there.
 
     Before (`method=draft`): `func.func @step(...)`, `module @draft { llm.kv_group @kv ..., llm.param @w ..., func.func @step(...) }`.
     After: `llm.kv_group @draft.kv ...`, `llm.param @draft.w ...`, `func.func @step(...)`, `func.func @draft(...)`.
   }];
-  let options = [Option<"method", "method", "std::string", "\"draft\"", "draft or layerskip">,
+  let options = [Option<"method", "method", "std::string", "\"draft\"", "draft, layerskip or medusa">,
                  Option<"layers", "layers", "int64_t", "0", "layerskip: layers of the draft, fewer than the model has">];
   let statistics = [Statistic<"numParams", "params", "params of the draft's own">, Statistic<"numShared", "shared", "params that draft and step share">];
 }
@@ -110,7 +112,8 @@ def LLMMergeLinearsPass : LLM_Pass<"llm-merge-linears", "::mlir::ModuleOp"> {
   let summary = "make one linear of the linears of one input";
   let description = [{
     Linears of one input become one with several weights; each former result is an `llm.columns` of it. Neighbouring weights of equal storage that nobody else reads
-    become one param, a `#llm.concat`; others stay segments. A gate and up pair that `llm-fuse-glu` will take is left to it.
+    become one param, a `#llm.concat`; others stay segments. A gate and up pair that `llm-fuse-glu` will take is left to it, and linears that `@draft` returns stay apart: each head's logits
+    have rows of their own.
 
     Before: `%q = llm.linear %x, %wq : ...`, `%k = llm.linear %x, %wk : ...`.
     After: `%m = llm.linear %x, %wqk : ...`, `%q = llm.columns %m from 0 : ...`, `%k = llm.columns %m from 64 : ...`.

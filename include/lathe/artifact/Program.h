@@ -112,6 +112,12 @@ struct BlockShape {
   uint32_t sharedBytes = 0; ///< dynamic shared memory
 };
 
+/// What made a draft program that takes rows of the step (docs/speculation.md, "Heads").
+enum class DraftMethod : uint32_t {
+  program = 0, ///< another model, or the first layers: it takes tokens alone
+  medusa = 1,  ///< heads over one row of the step, one for each token that follows
+};
+
 struct Program {
   uint32_t maxRows = 0;    ///< rows a step may have
   uint32_t maxOutRows = 0; ///< rows a "head" call may have
@@ -130,6 +136,13 @@ struct Program {
   uint32_t draftMaxSeq = 0; ///< positions that the draft program was made for; 0: there is none
   uint64_t draftLogitsOffset = 0; ///< in the arena: float32 [maxOutRows][draftLogitsStride], what "draft_head" leaves
   uint32_t draftLogitsStride = 0; ///< floats
+  DraftMethod draftMethod = DraftMethod::program;
+  uint64_t draftInputOffset = 0; ///< in the arena: float32 [maxRows][draftInputStride], rows that the caller writes before a run of "draft"
+  uint32_t draftInputStride = 0; ///< floats; 0: the draft takes none
+  uint32_t draftInputSize = 0;   ///< floats of such a row, which is a hidden row of the step: hiddenSize
+  std::vector<uint64_t> draftMoreLogits; ///< as draftLogitsOffset: where heads behind the first leave theirs
+  /// Heads of the draft program, whose tokens follow each other.
+  uint32_t draftHeads() const { return draftMaxSeq ? 1 + static_cast<uint32_t>(draftMoreLogits.size()) : 0; }
   /// Not 0: the artifact has no WEIGHTS section and the runtime makes this many bytes up from the seed (for
   /// benchmarks; every 16-bit word is a small positive float16, so that no scale is infinite).
   uint64_t syntheticWeightBytes = 0;

@@ -14,6 +14,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringSet.h"
+#include "llvm/ADT/StringSwitch.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 namespace lathe {
@@ -47,6 +48,7 @@ struct Options {
   int64_t maxRows, maxSeq, chunk, splitRows, logitBytes;
   bool gpu;
   int64_t draftMaxSeq; ///< positions that the draft was made for
+  DraftMethod draftMethod = DraftMethod::program;
 };
 
 class Planner {
@@ -71,7 +73,7 @@ public:
     program = plan::ProgramOp::create(b, step.getLoc(), options.maxRows, maxOutRows, options.maxSeq, output.getLogits().getType().getWidth(),
                                       output.getHidden().getType().getWidth(), arena, offsetOf(output.getHidden()),
                                       output.getHidden().getType().getStride(), offsetOf(output.getLogits()), stride, IntegerAttr(), IntegerAttr(),
-                                      IntegerAttr(), IntegerAttr(), IntegerAttr());
+                                      IntegerAttr(), IntegerAttr(), IntegerAttr(), IntegerAttr(), IntegerAttr(), IntegerAttr(), IntegerAttr(), DenseI64ArrayAttr());
     if (Value embedding = output.getEmbedding()) {
       program.setEmbeddingOffset(offsetOf(embedding));
       program.setEmbeddingStride(cast<RowsType>(embedding.getType()).getStride());
@@ -79,12 +81,28 @@ public:
     if (draft) {
       if (failed(checkDraftGroups())) return failure();
       Value logits = drafts.output.getLogits();
-      if (drafts.output.getLogits().getType().getWidth() != output.getLogits().getType().getWidth())
-        return draft.emitError() << "expected drafts of " << output.getLogits().getType().getWidth() << " tokens, found "
-                                 << drafts.output.getLogits().getType().getWidth();
+      SmallVector<int64_t> more;
+      for (Value result : drafts.results()) {
+        int64_t wanted = output.getLogits().getType().getWidth(), found = cast<RowsType>(result.getType()).getWidth();
+        if (found != wanted) return draft.emitError() << "expected drafts of " << wanted << " tokens, found " << found;
+        if (places[result].column || strideOf(result) != strideOf(logits)) return draft.emitError() << "unsupported: logits that are columns of other rows";
+        if (result != logits) more.push_back(offsetOf(result));
+      }
       program.setDraftMaxSeq(options.draftMaxSeq);
       program.setDraftLogitsOffset(offsetOf(logits));
-      program.setDraftLogitsStride(cast<RowsType>(logits.getType()).getStride());
+      program.setDraftLogitsStride(strideOf(logits));
+      if (Value input = drafts.input()) {
+        program.setDraftMethod(int64_t(options.draftMethod));
+        program.setDraftInputOffset(offsetOf(input));
+        program.setDraftInputStride(strideOf(input));
+        program.setDraftInputSize(cast<RowsType>(input.getType()).getWidth());
+        program.setDraftMoreLogits(more);
+        if (cast<RowsType>(input.getType()).getWidth() != output.getHidden().getType().getWidth())
+          return draft.emitError() << "expected a draft that takes rows of " << output.getHidden().getType().getWidth() << ", found "
+                                   << cast<RowsType>(input.getType()).getWidth();
+      } else if (!more.empty()) {
+        return draft.emitError() << "unsupported: " << more.size() + 1 << " heads of a draft that takes no rows";
+      }
     }
     Block *body = new Block();
     program.getBody().push_back(body);
@@ -109,10 +127,23 @@ private:
     func::FuncOp function;
     std::vector<Operation *> order;
     kernel::OutputOp output;
-    int64_t end = 0;
+    int64_t begin = 0, end = 0;
+    /// Rows that the caller writes before a run, or null.
+    Value input() {
+      for (Value argument : function.getArguments())
+        if (isa<RowsType>(argument.getType())) return argument;
+      return {};
+    }
+    /// The logits of each head.
+    SmallVector<Value> results() {
+      SmallVector<Value> all{output.getLogits()};
+      llvm::append_range(all, output.getMore());
+      return all;
+    }
   };
 
   LogicalResult number(Part &part, int64_t at) {
+    part.begin = at;
     for (Operation &op : part.function.getBody().front())
       if (!isa<func::ReturnOp>(op)) time[&op] = at++, part.order.push_back(&op);
     part.end = at;
@@ -197,6 +228,11 @@ private:
       places[v] = {places[of].buffer, places[of].column + column};
       members[places[of].buffer].push_back(v);
     };
+    if (Value input = part.input()) {
+      places[input] = {int64_t(buffers.size()), 0};
+      buffers.push_back({int64_t(buffers.size()), int64_t(llvm::alignTo(bytesOf(input.getType()), 64)), part.begin, 0});
+      members.push_back({input});
+    }
     for (Operation *op : part.order) {
       for (Value result : op->getResults()) {
         if (isa<llm::KVType>(result.getType())) continue;
@@ -676,9 +712,13 @@ struct KernelToPlanPass : lathe::impl::KernelToPlanPassBase<KernelToPlanPass> {
       return signalPassFailure();
     }
     int64_t draftSequence = sequence;
-    if (auto attr = module->getAttrOfType<DictionaryAttr>("llm.draft"))
+    auto method = DraftMethod::program;
+    if (auto attr = module->getAttrOfType<DictionaryAttr>("llm.draft")) {
       if (auto positions = attr.getAs<IntegerAttr>("max_sequence")) draftSequence = std::clamp<int64_t>(positions.getInt(), 1, sequence);
-    Planner planner(module, step, module.lookupSymbol<func::FuncOp>("draft"), {maxRows, sequence, chunk, splitRows, logitBytes, gpu, draftSequence});
+      if (auto name = attr.getAs<StringAttr>("method"))
+        method = llvm::StringSwitch<DraftMethod>(name.getValue()).Case("medusa", DraftMethod::medusa).Default(DraftMethod::program);
+    }
+    Planner planner(module, step, module.lookupSymbol<func::FuncOp>("draft"), {maxRows, sequence, chunk, splitRows, logitBytes, gpu, draftSequence, method});
     if (failed(planner.run())) return signalPassFailure();
     numKernels = planner.kernelCount;
     numLaunches = planner.launchCount;

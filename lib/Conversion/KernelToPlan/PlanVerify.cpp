@@ -47,6 +47,10 @@ struct PlanVerifyPass : lathe::impl::PlanVerifyPassBase<PlanVerifyPass> {
     int64_t logitsEnd = program.getLogitsOffset() + program.getLogitsStride() * 4 * program.getMaxOutRows();
     int64_t embeddingEnd = program.getEmbeddingOffset().value_or(0) + program.getEmbeddingStride().value_or(0) * 4 * program.getMaxOutRows();
     if (embeddingEnd > peak) return program.emitError() << "embeddings end at " << embeddingEnd << ", outside the arena of " << peak << " bytes";
+    int64_t inputEnd = program.getDraftInputOffset().value_or(0) + program.getDraftInputStride().value_or(0) * 4 * program.getMaxRows();
+    if (inputEnd > peak) return program.emitError() << "rows of the draft end at " << inputEnd << ", outside the arena of " << peak << " bytes";
+    for (int64_t at : program.getDraftMoreLogits().value_or(ArrayRef<int64_t>()))
+      logitsEnd = std::max<int64_t>(logitsEnd, at + program.getDraftLogitsStride().value_or(0) * 4 * program.getMaxOutRows());
     if (hiddenEnd > peak || logitsEnd > peak) return program.emitError() << "results end at " << std::max(hiddenEnd, logitsEnd) << ", outside the arena of " << peak << " bytes";
     SymbolTable symbols(program);
     WalkResult result = program.walk([&](plan::LaunchOp launch) -> WalkResult {

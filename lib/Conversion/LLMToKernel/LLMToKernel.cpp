@@ -47,14 +47,23 @@ public:
 
   LogicalResult run() {
     auto type = step.getFunctionType();
-    if (type.getNumInputs() != 2 || !isa<llm::BatchType>(type.getInput(0)) || !isa<llm::KVType>(type.getInput(1)) ||
-        type.getNumResults() != 2)
-      return step.emitError() << "expected a step of type (!llm.batch, !llm.kv) -> (logits, !llm.kv), found " << type;
     StringAttr name = step.getSymNameAttr();
+    // A draft program may take the step's hidden rows and have several heads.
+    bool draft = name == "draft";
+    size_t inputs = type.getNumInputs(), results = type.getNumResults();
+    auto isRows = [](Type t) { return isa<RankedTensorType>(t) && cast<RankedTensorType>(t).getRank() == 2 && cast<RankedTensorType>(t).isDynamicDim(0); };
+    if (inputs < 2 || inputs > (draft ? 3 : 2) || !isa<llm::BatchType>(type.getInput(0)) || !isa<llm::KVType>(type.getInput(1)) ||
+        (inputs == 3 && !isRows(type.getInput(2))) || results < 2 || (!draft && results != 2) || !isa<llm::KVType>(type.getResults().back()) ||
+        !llvm::all_of(type.getResults().drop_back(), isRows))
+      return step.emitError() << "expected a " << (draft ? "draft of type (!llm.batch, !llm.kv[, rows]) -> (logits..., !llm.kv)" : "step of type (!llm.batch, !llm.kv) -> (logits, !llm.kv)")
+                              << ", found " << type;
+    SmallVector<Type> taken{type.getInput(1)};
+    if (inputs == 3) taken.push_back(rowsType(cast<RankedTensorType>(type.getInput(2)).getDimSize(1), false));
     b.setInsertionPoint(step);
-    kernels = func::FuncOp::create(b, step.getLoc(), "kernels", b.getFunctionType({type.getInput(1)}, {}));
+    kernels = func::FuncOp::create(b, step.getLoc(), "kernels", b.getFunctionType(taken, {}));
     b.setInsertionPointToStart(kernels.addEntryBlock());
     caches[step.getArgument(1)] = kernels.getArgument(0);
+    if (inputs == 3) set(step.getArgument(2), kernels.getArgument(1));
     for (Operation &op : step.getBody().front())
       if (failed(lower(&op))) return failure();
     step.erase();
@@ -607,11 +616,13 @@ private:
   }
 
   LogicalResult finish(func::ReturnOp op) {
-    Value logits = op.getOperand(0);
     if (!hidden) return op.emitError() << "expected an llm.select_rows before the logits";
-    Value out = rows(logits);
-    if (!isOut(out)) return op.emitError() << "expected logits that depend on llm.select_rows";
-    kernel::OutputOp::create(b, op.getLoc(), hidden, out, embedding);
+    SmallVector<Value> logits;
+    for (Value result : op.getOperands().drop_back()) {
+      logits.push_back(rows(result));
+      if (!isOut(logits.back())) return op.emitError() << "expected logits that depend on llm.select_rows";
+    }
+    kernel::OutputOp::create(b, op.getLoc(), hidden, logits[0], embedding, ArrayRef(logits).drop_front());
     func::ReturnOp::create(b, op.getLoc());
     return success();
   }

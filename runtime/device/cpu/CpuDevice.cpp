@@ -62,8 +62,13 @@ public:
   const float *logits(uint32_t row) override {
     return reinterpret_cast<const float *>(arena.data + program.logitsOffset) + uint64_t(row) * program.logitsStride;
   }
-  const float *draftLogits(uint32_t row) override {
-    return reinterpret_cast<const float *>(arena.data + program.draftLogitsOffset) + uint64_t(row) * program.draftLogitsStride;
+  const float *draftLogits(uint32_t row, uint32_t head) override {
+    return reinterpret_cast<const float *>(arena.data + draftLogitsAt(program, head)) + uint64_t(row) * program.draftLogitsStride;
+  }
+  Status setDraftInput(uint32_t row, std::span<const float> values) override {
+    LATHE_RETURN_IF_ERROR(checkDraftInput(program, row, values.size()));
+    std::memcpy(arena.data + draftInputAt(program, row), values.data(), values.size_bytes());
+    return Status();
   }
   const float *hidden(uint32_t row) override {
     return reinterpret_cast<const float *>(arena.data + program.hiddenOffset) + uint64_t(row) * program.hiddenStride;

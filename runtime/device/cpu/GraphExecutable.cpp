@@ -93,7 +93,8 @@ public:
     uint64_t at = lastOnly ? 0 : uint64_t(outRows[row]);
     return logitRows.data() + at * program.vocabulary;
   }
-  const float *draftLogits(uint32_t) override { return logitRows.data(); } // there is no draft to submit
+  const float *draftLogits(uint32_t, uint32_t) override { return logitRows.data(); } // there is no draft to submit
+  Status setDraftInput(uint32_t row, std::span<const float> values) override { return checkDraftInput(program, row, values.size()); }
   const float *embedding(uint32_t) override { return hiddenRow.data(); }
   const float *hidden(uint32_t) override { return hiddenRow.data(); }
   Status saveBlock(uint32_t, uint32_t, std::span<uint8_t>) override { return noBlocks(); }

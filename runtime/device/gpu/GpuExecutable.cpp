@@ -48,8 +48,12 @@ public:
   const float *logits(uint32_t row) override {
     return fetch(logitsHost, row, program.logitsOffset, program.logitsStride, program.vocabulary, logitsReady);
   }
-  const float *draftLogits(uint32_t row) override {
-    return fetch(draftHost, row, program.draftLogitsOffset, program.draftLogitsStride, program.vocabulary, draftReady);
+  const float *draftLogits(uint32_t row, uint32_t head) override {
+    return fetch(draftHost, row, draftLogitsAt(program, head), program.draftLogitsStride, program.vocabulary, draftReady, head * program.maxOutRows);
+  }
+  Status setDraftInput(uint32_t row, std::span<const float> values) override {
+    LATHE_RETURN_IF_ERROR(checkDraftInput(program, row, values.size()));
+    return driver->upload(arena + draftInputAt(program, row), {reinterpret_cast<const uint8_t *>(values.data()), values.size_bytes()});
   }
   const float *hidden(uint32_t row) override {
     return fetch(hiddenHost, row, program.hiddenOffset, program.hiddenStride, program.hiddenSize, hiddenReady);
@@ -115,12 +119,13 @@ private:
     allocated += bytes;
     return address;
   }
-  const float *fetch(std::vector<float> &host, uint32_t row, uint64_t offset, uint32_t stride, uint32_t width, std::vector<bool> &ready) {
-    float *to = host.data() + uint64_t(row) * width;
-    if (ready[row]) return to;
+  /// |place|: of row 0 in |host| and |ready|.
+  const float *fetch(std::vector<float> &host, uint32_t row, uint64_t offset, uint32_t stride, uint32_t width, std::vector<bool> &ready, uint32_t place = 0) {
+    float *to = host.data() + uint64_t(place + row) * width;
+    if (ready[place + row]) return to;
     Status s = driver->download({reinterpret_cast<uint8_t *>(to), uint64_t(width) * 4}, arena + offset + uint64_t(row) * stride * 4);
     if (!s.ok()) std::fill(to, to + width, std::numeric_limits<float>::quiet_NaN()); // which the sampler makes an error of the request
-    ready[row] = true;
+    ready[place + row] = true;
     return to;
   }
   Status sendStep(EntryKind kind, const LatheStep &step);
@@ -194,7 +199,8 @@ Status GpuExecutable::create(const ExecutableOptions &options) {
   hiddenHost.resize(uint64_t(p.maxRows) * p.hiddenSize);
   logitsReady.resize(p.maxOutRows);
   hiddenReady.resize(p.maxRows);
-  if (p.draftMaxSeq) draftHost.resize(uint64_t(p.maxOutRows) * p.vocabulary), draftReady.resize(p.maxOutRows);
+  const uint64_t draftRows = uint64_t(p.maxOutRows) * p.draftHeads();
+  draftHost.resize(draftRows * p.vocabulary), draftReady.resize(draftRows);
   if (entries[static_cast<int>(EntryKind::embed)]) embeddingHost.resize(uint64_t(p.maxOutRows) * p.hiddenSize), embeddingReady.resize(p.maxOutRows);
   uint32_t most = 0;
   for (const Launch &l : p.launches) most = std::max(most, l.argCount);

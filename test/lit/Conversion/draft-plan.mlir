@@ -69,3 +69,66 @@ func.func @draft(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x16xf32>, !llm.kv) {
   %y = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
   return %y, %kv2 : tensor<?x16xf32>, !llm.kv
 }
+
+// -----
+
+llm.param @w : tensor<16x16xf32> = #llm.synthetic<1, f32, [16, 16]>
+llm.param @l : tensor<32x16xf32> = #llm.synthetic<3, f32, [32, 16]>
+func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x16xf32>, !llm.kv) {
+  %w = llm.weight @w : tensor<16x16xf32>
+  %x = llm.embed %b, %w : tensor<16x16xf32> -> tensor<?x16xf32>
+  %s = llm.select_rows %x, %b : tensor<?x16xf32>
+  %y = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  return %y, %kv : tensor<?x16xf32>, !llm.kv
+}
+// expected-error @below {{expected a draft that takes rows of 16, found 32}}
+func.func @draft(%b: !llm.batch, %kv: !llm.kv, %h: tensor<?x32xf32>) -> (tensor<?x16xf32>, !llm.kv) {
+  %w = llm.weight @w : tensor<16x16xf32>
+  %s = llm.select_rows %h, %b : tensor<?x32xf32>
+  %c = llm.columns %s from 0 : tensor<?x32xf32> -> tensor<?x16xf32>
+  %y = llm.linear %c, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  return %y, %kv : tensor<?x16xf32>, !llm.kv
+}
+
+// -----
+
+llm.param @w : tensor<16x16xf32> = #llm.synthetic<1, f32, [16, 16]>
+llm.param @l : tensor<32x16xf32> = #llm.synthetic<3, f32, [32, 16]>
+func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x16xf32>, !llm.kv) {
+  %w = llm.weight @w : tensor<16x16xf32>
+  %x = llm.embed %b, %w : tensor<16x16xf32> -> tensor<?x16xf32>
+  %s = llm.select_rows %x, %b : tensor<?x16xf32>
+  %y = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  return %y, %kv : tensor<?x16xf32>, !llm.kv
+}
+// expected-error @below {{unsupported: 2 heads of a draft that takes no rows}}
+func.func @draft(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x16xf32>, tensor<?x16xf32>, !llm.kv) {
+  %w = llm.weight @w : tensor<16x16xf32>
+  %x = llm.embed %b, %w : tensor<16x16xf32> -> tensor<?x16xf32>
+  %s = llm.select_rows %x, %b : tensor<?x16xf32>
+  %y = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  %z = llm.linear %y, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  return %y, %z, %kv : tensor<?x16xf32>, tensor<?x16xf32>, !llm.kv
+}
+
+// -----
+
+llm.param @w : tensor<16x16xf32> = #llm.synthetic<1, f32, [16, 16]>
+llm.param @l : tensor<32x16xf32> = #llm.synthetic<3, f32, [32, 16]>
+func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x16xf32>, !llm.kv) {
+  %w = llm.weight @w : tensor<16x16xf32>
+  %x = llm.embed %b, %w : tensor<16x16xf32> -> tensor<?x16xf32>
+  %s = llm.select_rows %x, %b : tensor<?x16xf32>
+  %y = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  return %y, %kv : tensor<?x16xf32>, !llm.kv
+}
+// expected-error @below {{unsupported: logits that are columns of other rows}}
+func.func @draft(%b: !llm.batch, %kv: !llm.kv, %h: tensor<?x16xf32>) -> (tensor<?x16xf32>, tensor<?x16xf32>, !llm.kv) {
+  %w = llm.weight @w : tensor<16x16xf32>
+  %l = llm.weight @l : tensor<32x16xf32>
+  %s = llm.select_rows %h, %b : tensor<?x16xf32>
+  %y = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  %z = llm.linear %s, %l : (tensor<?x16xf32>, tensor<32x16xf32>) -> tensor<?x32xf32>
+  %c = llm.columns %z from 16 : tensor<?x32xf32> -> tensor<?x16xf32>
+  return %y, %c, %kv : tensor<?x16xf32>, tensor<?x16xf32>, !llm.kv
+}

@@ -110,3 +110,18 @@ func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x64xf32>, !llm.kv) {
   %y = llm.embed %b, %x : tensor<?x64xf32> -> tensor<?x64xf32>
   return %x, %kv : tensor<?x64xf32>, !llm.kv
 }
+
+// -----
+
+llm.param @w : tensor<16x16xf32> = #llm.synthetic<1, f32, [16, 16]>
+func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x16xf32>, !llm.kv) {
+  %w = llm.weight @w : tensor<16x16xf32>
+  %x = llm.embed %b, %w : tensor<16x16xf32> -> tensor<?x16xf32>
+  %s = llm.select_rows %x, %b : tensor<?x16xf32>
+  %y = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  return %y, %kv : tensor<?x16xf32>, !llm.kv
+}
+// expected-error@+1 {{expected a draft of type (!llm.batch, !llm.kv[, rows]) -> (logits..., !llm.kv), found '(!llm.batch, !llm.kv, !llm.kv) -> !llm.kv'}}
+func.func @draft(%b: !llm.batch, %kv: !llm.kv, %h: !llm.kv) -> !llm.kv {
+  return %kv : !llm.kv
+}

@@ -3,7 +3,7 @@
 // RUN: not lathe-opt %S/speculate-layerskip.mlir -pass-pipeline='builtin.module(llm-speculate{method=layerskip layers=2})' 2>&1 | FileCheck %s --check-prefix=LAYERS
 // RUN: lathe-opt %S/speculate.mlir -llm-speculate | not lathe-opt -llm-speculate 2>&1 | FileCheck %s --check-prefix=TWICE
 
-// METHOD: error: llm-speculate: expected method draft or layerskip, found 'eagle'
+// METHOD: error: llm-speculate: expected method draft, layerskip or medusa, found 'eagle'
 // LAYERS: error: llm-speculate: expected layers in 1 .. 1 of a model of 2, found 2
 // TWICE: error: llm-speculate: the module has a draft program already
 

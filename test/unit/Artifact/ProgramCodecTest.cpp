@@ -35,6 +35,40 @@ TEST(ProgramCodec, RoundTripKeepsEveryField) {
   EXPECT_TRUE(validateProgram(*back, sampleWeightBytes).ok());
 }
 
+/// A draft of three heads over rows of the step.
+static void addHeads(Program &p) {
+  addDraft(p);
+  p.draftMethod = DraftMethod::medusa;
+  p.draftInputSize = p.hiddenSize, p.draftInputStride = 32;
+  p.draftInputOffset = 64, p.draftMoreLogits = {128, 192};
+}
+
+TEST(ProgramCodec, HeadsAreOnlyInAProgramThatHasThem) {
+  Program p = sampleProgram();
+  size_t plain = encodeProgram(p).size();
+  addDraft(p);
+  size_t draft = encodeProgram(p).size();
+  addHeads(p = sampleProgram());
+  auto bytes = encodeProgram(p);
+  EXPECT_EQ(bytes.size(), draft + 4 + 8 + 4 + 4 + 4 + 2 * 8);
+  EXPECT_GT(draft, plain);
+  auto back = decodeProgram(bytes);
+  ASSERT_TRUE(back.ok()) << back.status().message();
+  EXPECT_EQ(back->draftMethod, DraftMethod::medusa);
+  EXPECT_EQ(back->draftInputOffset, 64u);
+  EXPECT_EQ(back->draftInputStride, 32u);
+  EXPECT_EQ(back->draftInputSize, p.hiddenSize);
+  EXPECT_EQ(back->draftMoreLogits, (std::vector<uint64_t>{128, 192}));
+  EXPECT_EQ(back->draftHeads(), 3u);
+  EXPECT_EQ(encodeProgram(*back), bytes);
+  EXPECT_TRUE(validateProgram(*back, sampleWeightBytes).ok());
+  // A CPU's program without trees writes the lists in between, empty.
+  p.kvPlanes.clear();
+  back = decodeProgram(encodeProgram(p));
+  ASSERT_TRUE(back.ok()) << back.status().message();
+  EXPECT_EQ(back->draftMoreLogits.size(), 2u);
+}
+
 TEST(ProgramCodec, LongListsNeedNoMoreThanTheirBytes) {
   Program p = sampleProgram();
   p.launches.resize(1000, p.launches[0]);
@@ -63,14 +97,18 @@ TEST(ProgramCodec, BlocksAreOnlyInAGpusProgram) {
 
 TEST(ProgramCodec, EveryTruncationIsAnError) {
   Program p = sampleProgram();
-  auto planes = std::exchange(p.kvPlanes, {});
-  size_t cpu = encodeProgram(p).size();
+  addHeads(p);
   p.blocks.assign(p.kernels.size(), {32, 0});
-  size_t gpu = encodeProgram(p).size();
-  p.kvPlanes = planes;
   auto bytes = encodeProgram(p);
+  // Whole programs that have no heads, know no draft trees either, or are a CPU's.
+  p.draftInputStride = 0;
+  size_t trees = encodeProgram(p).size();
+  p.kvPlanes.clear();
+  size_t gpu = encodeProgram(p).size();
+  p.blocks.clear();
+  size_t cpu = encodeProgram(p).size();
   for (size_t n = 0; n < bytes.size(); ++n) {
-    if (n == cpu || n == gpu) continue; // whole programs that know no draft trees
+    if (n == cpu || n == gpu || n == trees) continue;
     auto got = decodeProgram(std::span(bytes).first(n));
     ASSERT_FALSE(got.ok()) << n;
     EXPECT_NE(got.status().message().find("the section ends at " + std::to_string(n)), std::string::npos)
@@ -149,6 +187,14 @@ TEST(ProgramCodec, ValidationNamesWhatIsWrong) {
          p.entries[2].buckets = {{8, 3, 1}};
        }},
       {"expected draftMaxSeq in 0..", [](Program &p) { p.draftMaxSeq = p.maxSeq + 1; }},
+      {"expected size of the draft's rows in 24..24, found 23", [](Program &p) { addHeads(p), p.draftInputSize = 23; }},
+      {"expected the draft input stride to be at least 24, found 8", [](Program &p) { addHeads(p), p.draftInputStride = 8; }},
+      {"draft input at offset 8192 with", [](Program &p) { addHeads(p), p.draftInputOffset = p.arenaBytes; }},
+      {"draft logits at offset 8128 with", [](Program &p) { addHeads(p), p.draftMoreLogits[1] = 8128; }},
+      {"expected further heads of the draft in 0..15, found 16", [](Program &p) { addHeads(p), p.draftMoreLogits.resize(16); }},
+      {"expected further heads of the draft in 0..0, found 1", [](Program &p) { addDraft(p), p.draftMoreLogits = {0}; }},
+      {"expected a draft method that takes rows, found 0", [](Program &p) { addHeads(p), p.draftMethod = DraftMethod::program; }},
+      {"expected a draft method without rows, found 1", [](Program &p) { addDraft(p), p.draftMethod = DraftMethod::medusa; }},
       {"entry 'step' is there twice", [](Program &p) { p.entries[1].name = "step"; }},
       {"embedding at offset 4160 with", [](Program &p) { p.embeddingStride = 1024, p.embeddingOffset = 4160; }},
       {"expected the embedding stride to be at least 24, found 8", [](Program &p) { p.embeddingStride = 8; }},

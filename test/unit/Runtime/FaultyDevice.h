@@ -67,8 +67,9 @@ private:
     const float *logits(uint32_t row) override {
       return static_cast<int>(row) == device.poisonedRow ? nans.data() : inner->logits(row);
     }
-    const float *draftLogits(uint32_t row) override {
-      return device.poisonedDrafts ? nans.data() : inner->draftLogits(row);
+    Status setDraftInput(uint32_t row, std::span<const float> values) override { return inner->setDraftInput(row, values); }
+    const float *draftLogits(uint32_t row, uint32_t head) override {
+      return device.poisonedDrafts ? nans.data() : inner->draftLogits(row, head);
     }
     const float *hidden(uint32_t row) override { return inner->hidden(row); }
     const float *embedding(uint32_t row) override {

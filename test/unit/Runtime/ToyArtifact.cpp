@@ -6,6 +6,7 @@
 #include "lathe/artifact/TokenizerSpec.h"
 #include <cstring>
 #include <fstream>
+#include <utility>
 
 namespace lathe::test {
 using artifact::SectionKind;
@@ -94,6 +95,24 @@ Program toyProgram(const ToyOptions &o) {
     p.entries.push_back({"draft", p.entries[0].buckets});
     p.entries.push_back({"draft_head", p.entries[1].buckets});
     p.draftMaxSeq = p.maxSeq, p.draftLogitsOffset = p.logitsOffset, p.draftLogitsStride = p.logitsStride;
+  }
+  if (o.heads) {
+    auto place = [&](uint64_t bytes) { return std::exchange(p.arenaBytes, p.arenaBytes + bytes); };
+    p.draftMethod = DraftMethod::medusa;
+    p.draftMaxSeq = p.maxSeq, p.draftLogitsStride = p.logitsStride;
+    p.draftInputSize = toyWidth, p.draftInputStride = toyStride;
+    p.draftInputOffset = place(rowBytes);
+    Entry heads{"draft_head", {{o.maxOutRows, static_cast<uint32_t>(p.launches.size()), o.heads}}};
+    for (uint32_t h = 0; h < o.heads; ++h) {
+      uint64_t at = place(uint64_t(o.maxOutRows) * 64 * 4);
+      if (h)
+        p.draftMoreLogits.push_back(at);
+      else
+        p.draftLogitsOffset = at;
+      launch(3, 6, ItemKind::fixed, (toyVocabulary + toyTile - 1) / toyTile, S::contiguous, {arena(p.draftInputOffset), {ArgKind::weight, 0, head}, arena(at)});
+    }
+    p.entries.push_back({"draft", {{o.maxRows, 0, 0}}});
+    p.entries.push_back(std::move(heads));
   }
   return p;
 }
@@ -211,8 +230,7 @@ std::vector<std::vector<float>> toyGraphLogits(const std::vector<int32_t> &token
   return rows;
 }
 
-/// The rows behind the last layer.
-static std::vector<std::vector<float>> toyHidden(const ToyOptions &options, const std::vector<int32_t> &tokens) {
+std::vector<std::vector<float>> toyHidden(const ToyOptions &options, const std::vector<int32_t> &tokens) {
   std::vector<float> embedding = toyWeights(options);
   size_t n = tokens.size();
   std::vector<std::vector<float>> x(n, std::vector<float>(toyWidth));

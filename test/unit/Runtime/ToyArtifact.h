@@ -30,6 +30,7 @@ struct ToyOptions {
   uint32_t seed = 1;
   bool words = false; ///< with tokenizer, chat template and generation defaults
   std::string chatTemplate; ///< instead of the toy's own
+  uint32_t heads = 0; ///< with a draft program of so many heads over hidden rows, each of which says what the model's own does
   bool draft = false; ///< with a draft program that is the model itself, on the step's KV groups
 };
 
@@ -47,6 +48,8 @@ std::vector<uint8_t> toyCode();
 
 /// What the model says, computed directly: logits after each of |tokens|.
 std::vector<std::vector<float>> toyLogits(const ToyOptions &options, const std::vector<int32_t> &tokens);
+/// Its hidden states: rows of toyWidth.
+std::vector<std::vector<float>> toyHidden(const ToyOptions &options, const std::vector<int32_t> &tokens);
 /// Its hidden states behind the "norm" (x / (1 + x.x)): rows of toyWidth.
 std::vector<std::vector<float>> toyEmbeddings(const ToyOptions &options, const std::vector<int32_t> &tokens);
 

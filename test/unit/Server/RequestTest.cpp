@@ -186,8 +186,9 @@ TEST(RequestTest, WrongValues) {
   refused(chat(R"("echo":true)"), "echo", "echo: expected false: only /v1/completions repeats the prompt");
   refused(chat("\"cache_salt\":\"" + std::string(257, 'x') + "\""), "cache_salt",
           "cache_salt: expected at most 256 bytes, found 257");
-  refused(completion(R"("speculate":"medusa")"), "speculate",
-          "speculate: expected off, auto, draft, ngram, suffix or suffix-tree, found 'medusa'");
+  refused(completion(R"("speculate":"hydra")"), "speculate",
+          "speculate: expected off, auto, draft, ngram, suffix, suffix-tree or medusa, found 'hydra'");
+  refused(completion(R"("draft_acceptance":"lenient")"), "draft_acceptance", "draft_acceptance: expected exact, rejection or typical, found 'lenient'");
 }
 
 TEST(RequestTest, NeutralValuesPassAndOthersAreNamed) {
@@ -253,8 +254,8 @@ TEST(RequestTest, Embeddings) {
   EXPECT_EQ(p.engine[0].pooling, runtime::Pooling::mean);
   EXPECT_TRUE(p.request.base64);
   EXPECT_FALSE(parse(Endpoint::embeddings, R"({"input":"a","speculate":"auto"})").error);
-  refused(parse(Endpoint::embeddings, R"({"input":"a","speculate":"medusa"})"), "speculate",
-          "speculate: expected off, auto, draft, ngram, suffix or suffix-tree, found 'medusa'");
+  refused(parse(Endpoint::embeddings, R"({"input":"a","speculate":"hydra"})"), "speculate",
+          "speculate: expected off, auto, draft, ngram, suffix, suffix-tree or medusa, found 'hydra'");
   refused(parse(Endpoint::embeddings, R"({"input":"a","dimensions":2})"), "dimensions",
           "dimensions: expected 3, the only size of this model, found 2");
   refused(parse(Endpoint::embeddings, R"({"input":"a","encoding_format":"int8"})"), "encoding_format",

@@ -1,0 +1,350 @@
+//===- HeadsEngineTest.cpp - drafts over the step's hidden rows -------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//
+// A device that watches what the draft is given: every row must be, bit for bit, the hidden row of the toy model, computed directly, of some
+// request at the place before the draft's token. What the heads then say is right or wrong; the answers are those that requests get alone.
+//===----------------------------------------------------------------------===//
+#include "EngineTesting.h"
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+using namespace lathe;
+using namespace lathe::runtime;
+using namespace lathe::test;
+
+namespace {
+
+class WatchingDevice : public Device {
+public:
+  explicit WatchingDevice(Device &real) : real(real) {}
+  const char *name() const override { return "watching"; }
+  Result<std::unique_ptr<Executable>> prepare(std::shared_ptr<LoadedArtifact> artifact, const ExecutableOptions &options) override {
+    LATHE_ASSIGN_OR_RETURN(auto inner, real.prepare(std::move(artifact), options));
+    return std::unique_ptr<Executable>(std::make_unique<Watched>(*this, std::move(inner)));
+  }
+  /// Hidden rows by their token and the token's position: those that a draft for the next position may be given.
+  std::map<std::pair<int32_t, int32_t>, std::set<std::vector<float>>> allowed;
+  uint64_t right = 0, wrong = 0;
+  bool failing = false;
+
+private:
+  class Watched : public Executable {
+  public:
+    Watched(WatchingDevice &device, std::unique_ptr<Executable> inner) : device(device), inner(std::move(inner)) {}
+    Result<Ticket> submit(EntryKind entry, const LatheStep &step) override {
+      for (uint32_t r = 0; entry == EntryKind::draft && r < step.rows; ++r) {
+        auto found = device.allowed.find({step.token[r], step.position[r]});
+        bool known = found != device.allowed.end() && found->second.count(rows[r]);
+        ++(known ? device.right : device.wrong);
+      }
+      return inner->submit(entry, step);
+    }
+    Status wait(Ticket ticket) override {
+      if (device.failing) return Status(StatusCode::internal, "the device is on fire");
+      return inner->wait(ticket);
+    }
+    const float *logits(uint32_t row) override { return inner->logits(row); }
+    const float *draftLogits(uint32_t row, uint32_t head) override { return inner->draftLogits(row, head); }
+    Status setDraftInput(uint32_t row, std::span<const float> values) override {
+      rows[row].assign(values.begin(), values.end());
+      return inner->setDraftInput(row, values);
+    }
+    const float *hidden(uint32_t row) override { return inner->hidden(row); }
+    const float *embedding(uint32_t row) override { return inner->embedding(row); }
+    Status saveBlock(uint32_t g, uint32_t block, std::span<uint8_t> out) override { return inner->saveBlock(g, block, out); }
+    Status restoreBlock(uint32_t g, uint32_t block, std::span<const uint8_t> bytes) override { return inner->restoreBlock(g, block, bytes); }
+    Status copyBlock(uint32_t g, uint32_t from, uint32_t to) override { return inner->copyBlock(g, from, to); }
+    Status copyEntry(uint32_t g, uint32_t from, uint32_t fromToken, uint32_t to, uint32_t toToken) override {
+      return inner->copyEntry(g, from, fromToken, to, toToken);
+    }
+    Status fillBlock(uint32_t g, uint32_t block, uint8_t value) override { return inner->fillBlock(g, block, value); }
+    void setProfiling(bool on) override { inner->setProfiling(on); }
+    std::vector<LaunchProfile> profile() const override { return inner->profile(); }
+    unsigned threads() const override { return inner->threads(); }
+    uint64_t memoryBytes() const override { return inner->memoryBytes(); }
+
+  private:
+    WatchingDevice &device;
+    std::unique_ptr<Executable> inner;
+    std::map<uint32_t, std::vector<float>> rows;
+  };
+  Device &real;
+};
+
+class HeadsTest : public testing::Test {
+protected:
+  void make(RequestEngineOptions options) {
+    toy.heads = 3;
+    artifact = loadToy("heads-test.lathe", toy);
+    options.threads = 1;
+    options.memoryBudget = uint64_t(1) << 30;
+    options.poisonFreeBlocks = options.checkInvariants = true;
+    options.measureSteps = false;
+    auto made = EngineCore::create(artifact, nullptr, options, &device, nullptr, [this] { return time += 1e-4; });
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    core = *std::move(made);
+    core->draftAlways = true;
+    next = 1;
+  }
+  std::shared_ptr<Recorder> add(const Request &request) {
+    auto ear = std::make_shared<Recorder>(request.choices);
+    EXPECT_TRUE(core->check()(request).ok()) << core->check()(request).message();
+    for (uint32_t c = 0; c < request.choices; ++c) {
+      std::vector<int32_t> text = request.prompt;
+      for (const Sample &sample : aloneSamples(request, c)) text.push_back(sample.token);
+      auto rows = toyHidden(toy, text);
+      for (size_t t = 0; t + 1 < text.size(); ++t) // the row of token t goes with token t + 1
+        device.allowed[{text[t + 1], static_cast<int32_t>(t) + 1}].insert(rows[t]);
+    }
+    core->add(next++, request, ear, core->now());
+    return ear;
+  }
+  void run() {
+    for (int most = 5000; !core->idle() && most > 0; --most) {
+      core->step();
+      ASSERT_TRUE(core->broken().ok()) << core->broken().message();
+    }
+    EXPECT_TRUE(core->idle());
+    EXPECT_EQ(core->stats().kvBlocksUsed, 0u);
+  }
+  static Request request(int i, uint32_t tokens) {
+    Request r = greedy({}, tokens);
+    for (int t = 0; t < 1 + i * 7 % 40; ++t) r.prompt.push_back((i / 3 * 11 + t * 5) % toyVocabulary);
+    r.hasSeed = true;
+    r.sampling.seed = static_cast<uint64_t>(i);
+    r.sampling.temperature = i % 3 ? 0.7f + 0.3f * static_cast<float>(i % 2) : 0;
+    if (i % 2) r.sampling.frequencyPenalty = 0.1f;
+    if (i % 2 == 0) r.sampling.logitBias = {{5, 30.0f}, {6, 29.0f}}; // says little else: drafts are right
+    return r;
+  }
+
+  ToyOptions toy;
+  std::unique_ptr<Device> cpu = makeCpuDevice();
+  WatchingDevice device{*cpu};
+  std::shared_ptr<LoadedArtifact> artifact;
+  std::unique_ptr<EngineCore> core;
+  RequestId next = 1;
+  double time = 0;
+};
+
+TEST_F(HeadsTest, TheyAreGivenTheRowsOfTheirSequences) {
+  uint64_t preemptions = 0, cached = 0;
+  for (PreemptionMode mode : {PreemptionMode::recompute, PreemptionMode::save})
+    for (uint32_t contexts : {1u, 3u}) {
+      make({.maxSequences = 6, .kvTokens = 256 * contexts, .savedKvBytes = 1 << 20, .stepTokens = 40, .preemption = mode, .speculate = Speculation::medusa});
+      std::vector<Request> requests;
+      std::vector<std::shared_ptr<Recorder>> ears;
+      for (int i = 0; i < 20; ++i) {
+        requests.push_back(request(i, static_cast<uint32_t>(40 + i * 7 % 60)));
+        requests.back().choices = i % 4 == 1 ? 3 : 1;
+        if (i % 4 == 2) requests.back().speculate = Speculation::off;
+        if (i % 5 == 3) requests.back().speculate = Speculation::automatic; // with drafts that are looked up, in trees of one chain
+        ears.push_back(add(requests.back()));
+        if (i % 3 == 0) core->step();
+      }
+      core->step(), core->step();
+      core->cancel(2);
+      run();
+      for (size_t i = 0; i < requests.size(); ++i)
+        for (uint32_t c = 0; c < requests[i].choices; ++c)
+          if (i != 1) EXPECT_TRUE(sameSamples(ears[i]->choices[c].tokens, aloneSamples(requests[i], c))) << i << " " << c;
+      EngineStats stats = core->stats();
+      const SpeculationStats &s = stats.speculation;
+      EXPECT_EQ(s.emitted, s.acceptedAll() + s.rounds);
+      EXPECT_GT(s.drafted[static_cast<size_t>(DraftSource::program)], 200u);
+      EXPECT_GT(s.accepted[static_cast<size_t>(DraftSource::program)], 50u);
+      EXPECT_EQ(s.draftedAt[3], 0u); // there are three heads
+      preemptions += stats.preemptedSave + stats.preemptedRecompute;
+      cached += stats.prefixHit;
+    }
+  EXPECT_EQ(device.wrong, 0u);
+  EXPECT_GT(device.right, 500u);
+  EXPECT_GT(preemptions, 0u);
+  EXPECT_GT(cached, 0u);
+}
+
+TEST_F(HeadsTest, RowsBehindLookedUpDraftsAreTheLastRightOnes) {
+  make({.speculate = Speculation::automatic});
+  // Drafts from elsewhere, chains and trees, right and wrong, between rounds of the heads.
+  Request r = request(2, 120);
+  auto want = aloneSamples(r);
+  uint32_t step = 0;
+  auto drafts = [&](RequestId, uint32_t, uint32_t seen, uint32_t most, Draft &draft) {
+    draft.count = std::min(most, 4u);
+    draft.tree = step % 4 < 2;
+    for (uint32_t i = 0; i < draft.count; ++i) {
+      bool truth = draft.tree ? i % 2 == 1 : i < 2;
+      uint32_t at = seen + (draft.tree ? i / 2 : i);
+      draft.tokens[i] = truth && at < want.size() ? want[at].token : static_cast<int32_t>(40 + i);
+      draft.parent[i] = static_cast<int8_t>(draft.tree ? (i < 2 ? -1 : 1) : static_cast<int32_t>(i) - 1);
+      draft.chance[i] = 1;
+    }
+  };
+  auto ear = add(r);
+  for (; !core->idle(); ++step) {
+    core->onDraft = step % 2 ? decltype(core->onDraft)(drafts) : nullptr;
+    core->step();
+  }
+  EXPECT_TRUE(sameSamples(ear->choices[0].tokens, want));
+  EXPECT_EQ(device.wrong, 0u);
+  EXPECT_GT(device.right, 10u);
+}
+
+TEST_F(HeadsTest, AFailedStepEndsItsRequestsAlone) {
+  make({.speculate = Speculation::medusa});
+  auto lost = add(request(2, 60));
+  for (int i = 0; i < 10; ++i) core->step();
+  device.failing = true;
+  core->step();
+  device.failing = false;
+  Request r = request(4, 60);
+  auto ear = add(r);
+  run();
+  EXPECT_TRUE(sameSamples(ear->choices[0].tokens, aloneSamples(r)));
+  EXPECT_EQ(device.wrong, 0u);
+}
+
+/// Tokens of |tokens| places from a fixed prompt, by every seed below |runs|.
+class LawTest : public HeadsTest {
+protected:
+  std::map<std::vector<int32_t>, int> counts(Acceptance rule, int runs, uint32_t tokens) {
+    std::map<std::vector<int32_t>, int> seen;
+    std::vector<std::shared_ptr<Recorder>> ears;
+    for (int i = 0; i < runs; ++i) {
+      Request r = greedy({1, 2, 3}, tokens);
+      r.hasSeed = true;
+      r.sampling.seed = static_cast<uint64_t>(i);
+      r.sampling.temperature = 1.5f;
+      r.sampling.topK = 3;
+      r.acceptance = rule;
+      ears.push_back(std::make_shared<Recorder>(1));
+      core->add(next++, r, ears.back(), core->now());
+      if (i % 2) run();
+    }
+    run();
+    for (auto &ear : ears) {
+      std::vector<int32_t> said;
+      for (const Sample &s : ear->choices[0].tokens) said.push_back(s.token);
+      ++seen[said];
+    }
+    return seen;
+  }
+  /// The probability of each answer, from the toy model computed directly.
+  std::map<std::vector<int32_t>, double> law(uint32_t tokens) {
+    std::map<std::vector<int32_t>, double> now{{{}, 1.0}};
+    for (uint32_t t = 0; t < tokens; ++t) {
+      std::map<std::vector<int32_t>, double> next;
+      for (auto &[said, p] : now) {
+        std::vector<int32_t> text{1, 2, 3};
+        text.insert(text.end(), said.begin(), said.end());
+        std::vector<float> logits = toyLogits(toy, text).back();
+        std::vector<int32_t> order(logits.size());
+        for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int32_t>(i);
+        std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return logits[a] > logits[b]; });
+        double sum = 0;
+        for (int k = 0; k < 3; ++k) sum += std::exp((logits[order[k]] - logits[order[0]]) / 1.5);
+        for (int k = 0; k < 3; ++k) {
+          auto longer = said;
+          longer.push_back(order[k]);
+          next[longer] = p * std::exp((logits[order[k]] - logits[order[0]]) / 1.5) / sum;
+        }
+      }
+      now = next;
+    }
+    return now;
+  }
+};
+
+TEST_F(LawTest, RejectionKeepsItAndTypicalDoesNot) {
+  constexpr int runs = 6000;
+  constexpr uint32_t tokens = 4;
+  auto want = law(tokens);
+  auto chiPerCell = [&](const std::map<std::vector<int32_t>, int> &seen) {
+    double chi = 0, rest = runs, restExpected = runs;
+    int cells = 0;
+    for (auto &[said, p] : want) {
+      if (p * runs < 10) continue;
+      auto it = seen.find(said);
+      double n = it == seen.end() ? 0 : it->second;
+      chi += (n - p * runs) * (n - p * runs) / (p * runs);
+      rest -= n, restExpected -= p * runs;
+      ++cells;
+    }
+    if (restExpected > 10) chi += (rest - restExpected) * (rest - restExpected) / restExpected;
+    return chi / cells;
+  };
+  std::map<Acceptance, double> found;
+  uint64_t acceptedOf[3] = {};
+  for (Acceptance rule : {Acceptance::exact, Acceptance::rejection, Acceptance::typical}) {
+    make({.maxSequences = 2, .stepTokens = 64, .prefixCache = false, .speculate = Speculation::medusa});
+    core->check();
+    device.allowed.clear(), device.wrong = 0;
+    found[rule] = chiPerCell(counts(rule, runs, tokens));
+    const SpeculationStats s = core->stats().speculation;
+    EXPECT_GT(s.draftedAll(), 3000u);
+    acceptedOf[static_cast<size_t>(rule)] = s.acceptedAll();
+    EXPECT_EQ(s.emitted, s.acceptedAll() + s.rounds);
+  }
+  // 81 answers: the mean of a chi-square by its degrees of freedom is 1, and 1.6 of 40 or more is less likely than 0.01.
+  EXPECT_LT(found[Acceptance::exact], 1.6);
+  EXPECT_LT(found[Acceptance::rejection], 1.6);
+  EXPECT_GT(found[Acceptance::typical], 3.0);
+  EXPECT_GE(acceptedOf[1], acceptedOf[0] * 9 / 10);
+  EXPECT_GT(acceptedOf[2], acceptedOf[1]);
+}
+
+TEST_F(LawTest, ADraftThatIsTheModelIsAlwaysAccepted) {
+  toy.draft = true;
+  auto own = loadToy("own-test.lathe", toy);
+  for (Acceptance rule : {Acceptance::exact, Acceptance::rejection, Acceptance::typical}) {
+    RequestEngineOptions o;
+    o.threads = 1, o.memoryBudget = uint64_t(1) << 30, o.measureSteps = false, o.speculate = Speculation::draft;
+    auto made = EngineCore::create(own, nullptr, o, nullptr, nullptr, [this] { return time += 1e-4; });
+    ASSERT_TRUE(made.ok());
+    core = *std::move(made);
+    core->draftAlways = true;
+    for (int i = 0; i < 8; ++i) {
+      Request r = request(i, 40);
+      r.acceptance = rule;
+      core->add(static_cast<RequestId>(i + 1), r, std::make_shared<Recorder>(1), core->now());
+    }
+    run();
+    const SpeculationStats s = core->stats().speculation;
+    EXPECT_GT(s.draftedAll(), 100u);
+    if (rule != Acceptance::typical) EXPECT_EQ(s.acceptedAll(), s.draftedAll()) << toString(rule);
+  }
+}
+
+TEST_F(HeadsTest, AreAskedForByNameWhereTheyAre) {
+  make({});
+  Request r = greedy({1, 2, 3}, 30);
+  for (Speculation method : {Speculation::medusa, Speculation::draft}) {
+    r.speculate = method;
+    EXPECT_TRUE(core->check()(r).ok());
+  }
+  std::vector<float> row(toyWidth + 1);
+  auto executable = cpu->prepare(artifact, {1, false, {4, 4}});
+  ASSERT_TRUE(executable.ok());
+  EXPECT_EQ((*executable)->setDraftInput(0, row).message(), "row 0 of a draft's input: expected 8 floats in rows below 64, found 9");
+  EXPECT_EQ((*executable)->setDraftInput(64, std::span(row).first(8)).message(), "row 64 of a draft's input: expected 8 floats in rows below 64, found 8");
+  r.speculate = Speculation::medusa;
+  auto asks = [&](const ToyOptions &options) {
+    auto other = loadToy("headless-test.lathe", options);
+    RequestEngineOptions o;
+    o.speculate = Speculation::medusa;
+    auto made = EngineCore::create(other, nullptr, o, nullptr, nullptr, nullptr);
+    EXPECT_FALSE(made.ok());
+    o.speculate = Speculation::off;
+    auto plain = EngineCore::create(other, nullptr, o, nullptr, nullptr, nullptr);
+    EXPECT_EQ((*plain)->check()(r).message(), "speculate: " + made.status().message());
+    return made.status().message();
+  };
+  EXPECT_EQ(asks({}), "the artifact has no Medusa heads; compile it with '--speculate medusa --speculate-weights DIR'");
+  ToyOptions model;
+  model.draft = true;
+  EXPECT_EQ(asks(model), "the artifact has a draft program of another kind; compile it with '--speculate medusa --speculate-weights DIR'");
+}
+
+} // namespace

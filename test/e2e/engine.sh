@@ -12,7 +12,7 @@ FULL=${LATHE_FULL:-}
 say() { printf '\n== %s\n' "$*" >&2; }
 mkdir -p "$WORK"
 tiny() { python3 "$ROOT/test/e2e/tiny_model.py" --layers 2 --hidden 64 --heads 4 --kv-heads 2 --head 16 --ffn 96 --vocab 97 --max-seq 256 "$@"; }
-compile() { "$LATHE" compile "$@" --target native --quiet >/dev/null 2>"$WORK/compile.log" || { cat "$WORK/compile.log" >&2; return 1; }; }
+compile() { "$LATHE" compile "$@" --target native --quiet >/dev/null 2>"$WORK/$BASHPID.log" || { cat "$WORK/$BASHPID.log" >&2; return 1; }; }
 
 # pages NAME SCHEDULES COMPILE-OPTIONS -- MODEL-OPTIONS: one model with four page sizes (or those of PAGES), fuzzed.
 pages() {
@@ -29,19 +29,23 @@ pages() {
 }
 
 say "engine: random schedules on tiny models"
-pages tiny $([ "$FULL" ] && echo 70000 || echo 3000) --
+pages tiny $([ "$FULL" ] && echo 70000 || echo 3000) -- & # one thread each
+first=$!
 pages window $([ "$FULL" ] && echo 30000 || echo 1500) --kv int8 -- --layers 3 --window 40
+wait $first
 
 say "engine: random schedules with a draft program: the model itself, its first layers, another model"
 # Every draft of the model itself is right; those of its first layers and of another model nearly never.
 PAGES=16 pages own $([ "$FULL" ] && echo 10000 || echo 500) --speculate "draft:$WORK/tiny.mlir" -- | tee "$WORK/own.log"
 grep -q "by the draft program \([1-9][0-9]*\) and \1;" "$WORK/own.log" || { echo "error: a model that drafts for itself is not always right" >&2; exit 1; }
-PAGES=32 pages skip $([ "$FULL" ] && echo 10000 || echo 500) --speculate layerskip:1 -- --layers 3 --window 40
+PAGES=32 pages skip $([ "$FULL" ] && echo 10000 || echo 500) --speculate layerskip:1 -- --layers 3 --window 40 &
+first=$!
 tiny --layers 1 --seed 50 --window 24 --window-every 1 >"$WORK/other-draft.mlir"
 PAGES=16 pages other $([ "$FULL" ] && echo 10000 || echo 300) --speculate "draft:$WORK/other-draft.mlir" --
 # Heads guess from hidden rows, which are the ones to be right after preemption, prefix hits, forks and aborts.
 rm -rf "$WORK/heads" && python3 "$ROOT/test/e2e/tiny_heads.py" "$WORK/heads" --heads 4
 PAGES="16 64" pages heads $([ "$FULL" ] && echo 10000 || echo 400) --speculate medusa --speculate-weights "$WORK/heads" -- --window 40
+wait $first
 
 say "engine: embeddings"
 TOKENS=$(python3 -c "print(*[(7 * i * i + 3 * i) % 97 for i in range(70)])")

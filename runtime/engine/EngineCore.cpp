@@ -37,6 +37,8 @@ constexpr double measureSeconds = 0.25;
 // Rows and tokens before them of the step that says what history costs.
 constexpr uint32_t historyRows = 16, measuredHistory = 1024;
 constexpr int mostMeasures = 6;
+/// Laws of drafts, for rejection sampling; but a whole draft's at least.
+constexpr uint64_t mostLawBytes = uint64_t(32) << 20;
 /// KV memory that is touched ahead of its use while there is nothing to run.
 constexpr uint64_t warmBytes = uint64_t(256) << 20;
 
@@ -83,6 +85,12 @@ Status EngineCore::open(std::shared_ptr<LoadedArtifact> loaded, std::shared_ptr<
   uint64_t budget = o.memoryBudget ? o.memoryBudget : availableMemory() / 2;
   uint64_t draftBytes = draftingBytes(speculate, limit.maxSequences, limit.contextTokens);
   if (p.draftInputStride && speculate != Speculation::off) draftBytes += uint64_t(limit.maxSequences) * p.draftInputSize * sizeof(float);
+  if (p.draftMaxSeq) { // whatever the default is, requests may ask for it
+    uint64_t each = uint64_t(p.vocabulary) * sizeof(float), wanted = uint64_t(limit.maxSequences) * maxDraftTokens;
+    lawCapacity = static_cast<uint32_t>(std::min(wanted, std::max<uint64_t>(mostLawBytes / each, maxDraftTokens)));
+    laws = std::make_unique_for_overwrite<float[]>(size_t(lawCapacity) * p.vocabulary);
+    draftBytes += lawCapacity * each;
+  }
   if (budget && draftBytes >= budget)
     return makeError(StatusCode::resourceExhausted,
                      "drafting '%s' for %u sequences of %u tokens takes %llu MB: expected a larger memory budget, found %llu MB", toString(speculate),

@@ -72,6 +72,7 @@ public:
   std::function<void(RequestId id, uint32_t choice, uint32_t tokens, uint32_t most, Draft &draft)> onDraft;
   /// Test hook: the draft program drafts as much as there is room for, whether it pays or not.
   bool draftAlways = false;
+  uint32_t mostLaws = UINT32_MAX; ///< tests: of a round; fewer than fit
 
   bool idle() const { return requests.empty(); }
   size_t inside() const { return requests.size(); }
@@ -103,9 +104,8 @@ private:
     /// tokens alone (P1), so it is right whatever became of the sequence's KV meanwhile.
     std::vector<float> row;
     uint32_t rowOf = 0;
-    /// Rejection sampling: the laws that the program's drafts of this round were drawn from, [lawCount][vocabulary].
-    std::vector<float> laws;
-    uint32_t lawCount = 0;
+    /// Rejection sampling: the laws that the program's drafts of this round were drawn from are EngineCore::laws from |firstLaw| on.
+    uint32_t firstLaw = 0, lawCount = 0;
   };
   struct Active {
     RequestId id = 0;
@@ -233,6 +233,14 @@ private:
   };
   bool takeDraft(Candidate &candidate);
   std::unique_ptr<DraftProgram> drafts; ///< null: the artifact has none
+  /// Rejection sampling: the laws of a round's drafts, [lawCapacity][vocabulary]. Part of the memory budget; who finds it full drafts nothing by the
+  /// program in that round, which changes no law.
+  std::unique_ptr<float[]> laws;
+  uint32_t lawCapacity = 0, lawsTaken = 0;
+  std::span<float> lawOf(const Choice &choice, uint32_t place) const {
+    size_t vocabulary = artifact->program().vocabulary;
+    return {laws.get() + (choice.firstLaw + place) * vocabulary, vocabulary};
+  }
   StepCostModel draftCost;              ///< of its runs, by rows, sampling included
   bool measureCost = true;
   double meanHistory = 0; ///< tokens that a candidate has

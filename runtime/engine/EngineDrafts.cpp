@@ -30,6 +30,7 @@ Status checkDrafts(const Program &program, Speculation method) {
 void EngineCore::propose() {
   if (drafting.empty() || !(draftAlways || scheduler->draftsMayPay())) return;
   candidateCount = 0;
+  lawsTaken = 0;
   // While prompts are computed, or are about to be, the rows are theirs.
   bool asksProgram = drafts && !onDraft;
   if (asksProgram && !draftAlways) {
@@ -140,7 +141,12 @@ void EngineCore::draftByProgram() {
     uint32_t rows = std::min({c.known - computed, rowsLeft, limit.stepTokens - std::min(limit.stepTokens - 1, maxDraftTokens)});
     bool caughtUp = computed + rows == c.known;
     c.added = 0;
-    if (!rows || !drafts->reserve(c.row, caughtUp ? c.known + c.room : computed + rows)) {
+    if (c.request->request.acceptance == Acceptance::rejection) {
+      c.room = std::min(c.room, std::min(lawCapacity, mostLaws) - lawsTaken);
+      c.request->choices[c.choice].firstLaw = lawsTaken;
+      lawsTaken += std::min(c.room, drafts->most());
+    }
+    if (!rows || !c.room || !drafts->reserve(c.row, caughtUp ? c.known + c.room : computed + rows)) {
       offer(*c.request, c.choice, drafter.programDraft());
       continue;
     }
@@ -232,8 +238,7 @@ void EngineCore::sampleDrafts(uint32_t head) {
     if (c.request->request.acceptance != Acceptance::rejection || !c.status.ok()) return;
     std::vector<double> &law = sampler.lawBuffer();
     c.status = sampler.law({c.logits, vocabulary}, c.request->draftSampling, choice.history, c.known + c.added, law);
-    choice.laws.resize(size_t(c.added + 1) * vocabulary);
-    std::copy(law.begin(), law.end(), choice.laws.end() - static_cast<std::ptrdiff_t>(vocabulary));
+    if (c.status.ok()) std::copy(law.begin(), law.end(), lawOf(choice, c.added).begin());
   };
   auto threads = static_cast<unsigned>(std::min(samplers.size(), alive.size()));
   if (threads < 2) {

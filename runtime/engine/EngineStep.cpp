@@ -227,9 +227,8 @@ void EngineCore::decide(Job &at, const Job &job, uint32_t row, Sampler &sampler)
     at.status = sampler.law(logits, p, choice.history, at.position + 1, law);
     if (!at.status.ok()) return;
     std::span<const int32_t> drafts(behind.data(), count);
-    size_t vocabulary = logits.size();
     std::span<const float> q;
-    if (first < choice.lawCount) q = std::span(choice.laws).subspan(first * vocabulary, vocabulary);
+    if (first < choice.lawCount) q = lawOf(choice, first);
     decision = a.request.acceptance == Acceptance::typical ? acceptTypical(law, drafts)
                                                            : acceptByRejection(law, drafts, q, {p.seed, job.choice, at.position + 1});
   }
@@ -302,23 +301,25 @@ Status EngineCore::keepPaths(const StepPlan &plan) {
   return Status();
 }
 
-/// Of each sequence that a draft over rows may go on from: the row that its last token was sampled from. The device has it until its next run of rows.
+/// Of each sequence that the draft over rows may be asked for: the row that its last token was sampled from. The device has it until its next run of rows.
 void EngineCore::keepRows(const StepPlan &plan) {
   if (!artifact->program().draftInputStride) return;
   for (size_t i = 0; i < plan.pieces.size(); ++i) {
     const StepPiece &piece = plan.pieces[i];
     Active *a = find(piece.request);
     std::span<const ChoiceResult> results = pieceResults[i].choices;
-    if (!a || a->speculate == Speculation::off || pieceResults[i].failed || results.empty()) continue;
+    bool asks = a && (a->speculate == Speculation::draft || a->speculate == Speculation::automatic);
+    if (!asks || pieceResults[i].failed || results.empty()) continue;
     // The last row whose token counts: behind drafts that were right, one for each token but the last.
     uint32_t row = piece.tokens - piece.drafts - 1, position = piece.first + row;
     int32_t at = -1;
     for (size_t t = 0; piece.drafts && t + 1 < results.size() && (at = piece.next(at, results[t].token)) >= 0; ++t)
       row = piece.tokens - piece.drafts + static_cast<uint32_t>(at), ++position;
-    std::span<const float> values(device->executable().hidden(pieceRows[i] + row), artifact->program().draftInputSize);
+    std::span<const float> values;
     for (size_t k = 0; k < (piece.samples > 1 ? results.size() : 1); ++k) {
       Choice &choice = a->choices[piece.samples > 1 ? k : piece.choice];
       if (!choice.drafter) continue;
+      if (values.empty()) values = {device->executable().hidden(pieceRows[i] + row), artifact->program().draftInputSize}; // a GPU copies it
       choice.row.assign(values.begin(), values.end());
       choice.rowOf = position + 2;
     }

@@ -48,7 +48,7 @@ struct Request {
   bool continues = true;           ///< the answer goes on a text (drops no leading space)
   int32_t promptLogprobs = -1;     ///< for each prompt token, so many likeliest tokens at its place; -1: none
   Pooling pooling = Pooling::last;
-  std::optional<Speculation> speculate; ///< who drafts; none: RequestEngineOptions::speculate. Changes no token
+  std::optional<Speculation> speculate; ///< who drafts; none: RequestEngineOptions::speculate. Changes no token unless |acceptance| does
   Acceptance acceptance = Acceptance::exact; ///< of drafts; another than exact changes tokens, typical also their law
 
   /// Scheduling.

@@ -169,6 +169,7 @@ Status SamplingParams::validate(int32_t vocabSize) const {
 Sampler::Sampler(int32_t vocab) : vocabSize(vocab), work(vocab), spread(vocab) {
   candidates.reserve(vocab);
   edge.reserve(vocab);
+  laws.reserve(vocab);
   counts.resize(bucketCount);
   sums.resize(bucketCount);
 }

@@ -43,8 +43,8 @@ public:
 
 /// The serving engine once all prompts are computed: pages come and go, prefixes are published, text is matched, logits are
 /// penalised, candidates cut, likeliest tokens listed. |program|: the artifact's draft program drafts; |heads|: it is so many heads
-/// over hidden rows.
-bool steadyEngine(bool program, uint32_t heads = 0) {
+/// over hidden rows; |rule|: when drafts count.
+bool steadyEngine(bool program, uint32_t heads = 0, Acceptance rule = Acceptance::exact) {
   ToyOptions toy;
   toy.words = true;
   toy.maxSeq = 4096;
@@ -78,6 +78,7 @@ bool steadyEngine(bool program, uint32_t heads = 0) {
     r.sampling.logprobs = id > 2 ? 3 : -1;
     if (id > 1 && id < 6) r.speculate = id == 3 ? Speculation::suffix : Speculation::automatic;
     if (program) r.speculate = Speculation::draft;
+    r.acceptance = rule;
     if (id == 2) r.sampling.logitBias = {{5, 40.0f}, {6, 40.0f}}; // says little else: drafts are right
     core.add(id, std::move(r), quiet, core.now());
   }
@@ -120,5 +121,8 @@ int main() {
   counting = false;
   std::printf("%zu rows, %d allocations\n", rows, allocations.load());
   ok &= rows == 800 && allocations == 0;
-  return ok && steadyEngine(false) && steadyEngine(true) && steadyEngine(true, 3) ? 0 : 1;
+  return ok && steadyEngine(false) && steadyEngine(true) && steadyEngine(true, 3) && steadyEngine(true, 3, Acceptance::rejection) &&
+                 steadyEngine(false, 0, Acceptance::typical)
+             ? 0
+             : 1;
 }

@@ -6,7 +6,7 @@
 namespace lathe::runtime {
 
 void TraceWriter::header(const Program &program, std::span<const uint32_t> blocks, const SchedulerOptions &o) {
-  buffer += "lathe-trace 2\n";
+  buffer += "lathe-trace 3\n";
   line('O').number(o.maxSequences).number(o.contextTokens).number(o.stepTokens).number(o.maxResults);
   number(o.maxQueued).number(o.maxQueuedTokens).number(static_cast<uint64_t>(o.policy));
   number(static_cast<uint64_t>(o.preemption)).number(o.prefixCache).number(o.savedKvBytes).real(o.saveBytesPerSecond);

@@ -64,7 +64,7 @@ struct ServedModel {
   SamplingParams defaults; ///< for fields that a request leaves out
   uint32_t defaultMaxTokens = 0; ///< of a chat, when the request says nothing; 0: what the context holds
   uint32_t vocabulary = 0, contextTokens = 0, hiddenSize = 0;
-  double ttftTarget = 0, tpotTarget = 0; ///< seconds, for the deadline policy; 0: none. A request may ask for less haste, not for more
+  double ttftTarget = 0, tpotTarget = 0; ///< seconds, for the deadline policy; 0: none, and any target may be asked for; else only a longer one
   runtime::Pooling pooling = runtime::Pooling::last;
   std::shared_ptr<metrics::ModelMetrics> metrics;
   std::shared_ptr<runtime::Device> device; ///< outlives the engine

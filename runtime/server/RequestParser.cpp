@@ -122,7 +122,7 @@ void readScheduling(Fields &f, const ServedModel &model, const ApiLimits &limits
     if (!given) return served;
     char own[32];
     std::snprintf(own, sizeof own, "%g", served * 1e3);
-    if (*given < served * 1e3) // who is in a greater hurry goes first, which is not the client's to decide
+    if (*given / 1e3 < served) // who is in a greater hurry goes first: where the operator set a target, that is the limit
       f.fail(name, std::string("expected at least the server's own target, ") + own + ", found " + shown(*f.find(name)));
     return *given / 1e3;
   };

@@ -47,7 +47,7 @@ Options declare(ServeFlags &f) {
   o.heading("Engine");
   f.engine.declare(o);
   o.number("--max-seqs", "N", "sequences computed at one time (default: 64; 1 for a general graph)", f.sequences, 1, 4096);
-  o.number("--saved-kv", "MB", "host memory for KV blocks of preempted requests; 0: they are computed again (default: an eighth of what is free)", f.savedKv, 0, uint64_t(1) << 32);
+  o.number("--saved-kv", "MB", "host memory for KV blocks of preempted requests; 0: they are computed again (default: an eighth of what is free, at most a fourth of --memory)", f.savedKv, 0, uint64_t(1) << 32);
   o.number("--step-tokens", "N", "rows of a step at most (default: chosen from measured step times)", f.stepTokens, 0, 1 << 20);
   o.text("--policy", "P", "order of requests: fcfs, priority, fair or deadline (default: fcfs)", f.policy);
   o.text("--preemption", "P", "what a stopped request costs later: auto, recompute or save (default: auto)", f.preemption);
@@ -137,7 +137,9 @@ Result<server::ServedModel> openServed(const std::string &path, const std::strin
   uint64_t available = availableMemory() / std::max<size_t>(1, models);
   o.memoryBudget = f.engine.memory ? *f.engine.memory << 20 : available / 2;
   o.maxSequences = static_cast<uint32_t>(f.sequences.value_or(artifact->graph() ? 1 : 64));
-  o.savedKvBytes = f.savedKv ? *f.savedKv << 20 : artifact->graph() ? 0 : available / 8;
+  // Not more than a fourth of a budget that was given: it is meant for small machines too.
+  uint64_t spare = f.engine.memory ? std::min(available / 8, o.memoryBudget / 4) : available / 8;
+  o.savedKvBytes = f.savedKv ? *f.savedKv << 20 : artifact->graph() ? 0 : spare;
   o.stepTokens = static_cast<uint32_t>(f.stepTokens);
   o.maxQueued = static_cast<uint32_t>(f.queue);
   o.maxQueuedTokens = f.queueTokens;

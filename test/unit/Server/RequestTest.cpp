@@ -117,6 +117,8 @@ TEST(RequestTest, TargetsMayBeLooserThanTheServers) {
   Parsed own = parse(R"(,"ttft_target_ms":250,"tpot_target_ms":20)", 0, 0);
   EXPECT_DOUBLE_EQ(own.engine.at(0).ttftTarget, 0.25);
   EXPECT_DOUBLE_EQ(own.engine.at(0).tpotTarget, 0.02);
+  Parsed same = parse(R"(,"ttft_target_ms":2007)", 2007.0 / 1e3, 0.5);
+  EXPECT_DOUBLE_EQ(same.engine.at(0).ttftTarget, 2.007);
   Parsed served = parse(R"(,"ttft_target_ms":4000)", 2, 0.5);
   EXPECT_DOUBLE_EQ(served.engine.at(0).ttftTarget, 4);
   EXPECT_DOUBLE_EQ(served.engine.at(0).tpotTarget, 0.5);

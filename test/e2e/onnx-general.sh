@@ -9,6 +9,22 @@ LATHE=$BUILD/bin/lathe
 FIXTURE=test/fixtures/onnx/small-graph
 mkdir -p "$WORK"
 
+# served ARTIFACT TOKENS [OPTION...]: serves it and asks for what run said.
+served() {
+  "$LATHE" serve "$WORK/$1.lathe" --port 0 --served-name small "${@:3}" >"$WORK/serve.out" 2>"$WORK/serve.log" &
+  server=$!
+  trap 'kill $server 2>/dev/null || true' EXIT
+  for _ in $(seq 200); do
+    grep -q 'listening on' "$WORK/serve.out" && break
+    kill -0 $server 2>/dev/null || fail "the server does not start: $(cat "$WORK/serve.log")"
+    sleep 0.1
+  done
+  grep -q 'model small: a general graph: one request at a time' "$WORK/serve.log" || fail "the server does not say that it is a general graph: $(cat "$WORK/serve.log")"
+  python3 test/e2e/general_server.py "$(sed -n 's/^listening on //p' "$WORK/serve.out")" "$2" >&2 || fail "the server answers something else than run: $(cat "$WORK/serve.log")"
+  kill $server
+  wait $server || true
+}
+
 say "ONNX: a graph that is not raised, against onnxruntime"
 "$LATHE" compile $FIXTURE.onnx -o "$WORK/small.lathe" --target native --max-seq 64 --max-rows 32 2>"$WORK/compile.log" || { cat "$WORK/compile.log" >&2; fail "it does not compile"; }
 grep -q 'warning: the graph was not recognised and runs as general code' "$WORK/compile.log" || fail "expected a warning, found: $(cat "$WORK/compile.log")"
@@ -38,17 +54,7 @@ if message=$("$LATHE" run "$WORK/gpu-only.lathe" --prompt-ids 3,14 -n 2 --ids 2>
 [[ $message == *"the artifact has no code for x86-64"* ]] || fail "expected a message that says so, found: $message"
 if message=$("$LATHE" run "$WORK/small.lathe" --device emulator --prompt-ids 3,14 -n 2 --ids 2>&1); then fail "x86 code ran on the emulator"; fi
 [[ $message == *"the artifact has no code for a GPU"* ]] || fail "expected a message that says so, found: $message"
-"$LATHE" serve "$WORK/gpu.lathe" --port 0 --device emulator --served-name small >"$WORK/serve.out" 2>"$WORK/serve.log" &
-server=$!
-trap 'kill $server 2>/dev/null || true' EXIT
-for _ in $(seq 200); do
-  grep -q 'listening on' "$WORK/serve.out" && break
-  kill -0 $server 2>/dev/null || fail "the server does not start: $(cat "$WORK/serve.log")"
-  sleep 0.1
-done
-python3 test/e2e/general_server.py "$(sed -n 's/^listening on //p' "$WORK/serve.out")" "$want" >&2 || fail "the server answers something else than run: $(cat "$WORK/serve.log")"
-kill $server
-wait $server || true
+served gpu "$want" --device emulator
 
 say "ONNX: run of a general graph; wrong results"
 plain=$("$LATHE" run "$WORK/small.lathe" --prompt-ids 3,14,15,92 -n 6 --temp 0 --ids 2>"$WORK/run.log") || { cat "$WORK/run.log" >&2; fail "it does not run"; }
@@ -64,18 +70,7 @@ if message=$(timeout 20 "$LATHE" serve "$WORK/small.lathe" --port 0 --max-seqs 2
 grep -q '^memory: .*no peak is known$' "$WORK/inspect.txt" && grep -q '^KV cache: .*contiguous' "$WORK/inspect.txt" || fail "inspect states what is not planned: $(cat "$WORK/inspect.txt")"
 
 say "ONNX: a general graph served, several clients"
-"$LATHE" serve "$WORK/small.lathe" --port 0 --served-name small >"$WORK/serve.out" 2>"$WORK/serve.log" &
-server=$!
-trap 'kill $server 2>/dev/null || true' EXIT
-for _ in $(seq 100); do
-  grep -q 'listening on' "$WORK/serve.out" && break
-  kill -0 $server 2>/dev/null || fail "the server does not start: $(cat "$WORK/serve.log")"
-  sleep 0.1
-done
-grep -q 'model small: a general graph: one request at a time' "$WORK/serve.log" || fail "the server does not say that it is a general graph: $(cat "$WORK/serve.log")"
-python3 test/e2e/general_server.py "$(sed -n 's/^listening on //p' "$WORK/serve.out")" "$plain" >&2 || fail "the server answers something else than run: $(cat "$WORK/serve.log")"
-kill $server
-wait $server || true
+served small "$plain"
 if message=$("$LATHE" explain "$WORK/small.lathe" 2>&1); then fail "explain took a general graph"; fi
 [[ $message == *"expected a model raised to llm ops, found a general graph"* ]] || fail "expected a message that says so, found: $message"
 # This graph's cache does not grow: its second step would read what is not there.

@@ -59,4 +59,4 @@ wrong += [f"the error {status} {code} is not in docs/serving.md" for status, cod
 wrong += [f"the error {status} {code} is in docs/serving.md only" for status, code in sorted(listed - errors)]
 print(f"errors: {len(errors)} in the sources, {len(listed)} in docs/serving.md")
 print(f"flags: {len(helped)} in the help, {len(documented)} in docs/serving.md")
-sys.exit("\n".join(wrong))
+sys.exit("\n".join(wrong) or 0)  # an empty message would be a failure

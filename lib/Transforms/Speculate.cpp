@@ -64,6 +64,21 @@ struct SpeculatePass : lathe::impl::LLMSpeculatePassBase<SpeculatePass> {
     module->setAttr("llm.draft", b.getDictionaryAttr(entries));
   }
 
+  /// Error: |function| is declared only, has branches or ends in something else than a return.
+  static LogicalResult checkBody(func::FuncOp function) {
+    auto blocks = std::distance(function.getBody().begin(), function.getBody().end());
+    if (blocks != 1) return function.emitError() << "llm-speculate: expected a function of one block, found " << blocks;
+    Operation *end = function.getBody().front().getTerminator();
+    if (!isa<func::ReturnOp>(end)) return end->emitError() << "llm-speculate: expected a function that ends in func.return, found " << end->getName();
+    return success();
+  }
+  static LogicalResult checkStep(func::FuncOp step) {
+    auto type = step.getFunctionType();
+    if (type.getNumInputs() != 2 || type.getNumResults() != 2 || !isa<KVType>(type.getInput(1)) || !isa<KVType>(type.getResult(1)))
+      return step.emitError() << "llm-speculate: expected a step of type (!llm.batch, !llm.kv) -> (logits, !llm.kv), found " << type;
+    return checkBody(step);
+  }
+
   //===--- another model ------------------------------------------------------===//
 
   LogicalResult takeModel(ModuleOp module, func::FuncOp step) {
@@ -136,6 +151,7 @@ struct SpeculatePass : lathe::impl::LLMSpeculatePassBase<SpeculatePass> {
     auto model = module.lookupSymbol<ModuleOp>(draftName);
     auto heads = model ? model.lookupSymbol<func::FuncOp>("heads") : func::FuncOp();
     if (!heads) return module.emitError() << "llm-speculate: expected a module named 'draft' with a function 'heads'";
+    if (failed(checkStep(step)) || failed(checkBody(heads))) return failure();
     FailureOr<HeadOfStep> head = headOf(step);
     if (failed(head)) return failure();
     Type rows = head->linear.getInput().getType(), logits = step.getResultTypes()[0];
@@ -182,6 +198,7 @@ struct SpeculatePass : lathe::impl::LLMSpeculatePassBase<SpeculatePass> {
   //===--- the first layers -----------------------------------------------------===//
 
   LogicalResult firstLayers(ModuleOp module, func::FuncOp step) {
+    if (failed(checkStep(step))) return failure();
     auto draft = cast<func::FuncOp>(step->clone());
     OwningOpRef<func::FuncOp> owned(draft);
     draft.setName(draftName);

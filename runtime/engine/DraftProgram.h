@@ -35,9 +35,9 @@ public:
   /// Fills what no sequence holds with NaN, for tests.
   Status poisonAll();
 
-  /// Tokens that begin() would find not computed, of |known|; the last one is always among them.
+  /// Tokens that begin() would find not computed, of |known|; the last one is always among them. (Of heads over rows of
+  /// the step, which have no KV: the last one alone.)
   uint32_t lag(uint32_t row, Owner owner, uint32_t known) const;
-  /// (Of heads over rows of the step, which have no KV: the last one alone.)
   /// Begins a round for the sequence in |row|, whose tokens are |text|: how many of them are computed. Those that the last
   /// round guessed count as far as they were right.
   uint32_t begin(uint32_t row, Owner owner, std::span<const int32_t> text);

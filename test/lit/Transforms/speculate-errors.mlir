@@ -3,6 +3,10 @@
 // RUN: not lathe-opt %S/speculate-layerskip.mlir -pass-pipeline='builtin.module(llm-speculate{method=layerskip layers=2})' 2>&1 | FileCheck %s --check-prefix=LAYERS
 // RUN: lathe-opt %S/speculate.mlir -llm-speculate | not lathe-opt -llm-speculate 2>&1 | FileCheck %s --check-prefix=TWICE
 
+// A step that is only declared has no layers to take.
+// RUN: echo 'func.func private @step(!llm.batch, !llm.kv) -> (tensor<?x2xf32>, !llm.kv)' | not lathe-opt -pass-pipeline='builtin.module(llm-speculate{method=layerskip layers=1})' 2>&1 | FileCheck %s --check-prefix=DECLARED
+
+// DECLARED: error: llm-speculate: expected a function of one block, found 0
 // METHOD: error: llm-speculate: expected method draft, layerskip or medusa, found 'eagle'
 // LAYERS: error: llm-speculate: expected layers in 1 .. 1 of a model of 2, found 2
 // TWICE: error: llm-speculate: the module has a draft program already

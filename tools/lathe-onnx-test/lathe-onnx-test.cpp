@@ -31,6 +31,7 @@ static llvm::cl::list<std::string> paths(llvm::cl::Positional, llvm::cl::OneOrMo
 static llvm::cl::opt<std::string> on("on", llvm::cl::desc("interpreter, compiled, both or emulator"), llvm::cl::init("both"));
 static llvm::cl::opt<unsigned> jobs("jobs", llvm::cl::desc("cases at the same time"), llvm::cl::init(2));
 static llvm::cl::opt<unsigned> limit("limit", llvm::cl::desc("seconds of processor time that a case may take"), llvm::cl::init(120));
+static llvm::cl::opt<unsigned> patience("wait", llvm::cl::desc("seconds that a case may take in all (default: 20 times the limit)"), llvm::cl::init(0));
 static llvm::cl::opt<bool> quiet("quiet", llvm::cl::desc("print failures and the summary only"));
 static llvm::cl::opt<unsigned> every("every", llvm::cl::desc("run one of so many cases"), llvm::cl::init(1));
 
@@ -131,8 +132,9 @@ int main(int argc, char **argv) {
     pid_t pid = fork();
     if (pid == 0) {
       close(fds[0]);
-      rlimit seconds{limit, limit};
+      rlimit seconds{limit, rlim_t(limit) + 1}; // equal ones would end it by SIGKILL, which says nothing
       setrlimit(RLIMIT_CPU, &seconds); // its own time: a machine may be busy
+      alarm(patience ? patience : 20 * limit); // a case that waits for ever uses none
       std::string text = runCase(context, cases[i]);
       if (text.size() > 3000) text.resize(3000);
       bool written = write(fds[1], text.data(), text.size()) == ssize_t(text.size());

@@ -132,22 +132,7 @@ static LogicalResult lowerGraph(ModuleOp module, GraphKernels *kernels = nullptr
   } else {
     pm.addNestedPass<func::FuncOp>(createConvertLinalgToLoopsPass());
   }
-  pm.addPass(memref::createExpandStridedMetadataPass());
-  pm.addPass(createLowerAffinePass());
-  pm.addPass(createCanonicalizerPass());
-  pm.addPass(createCSEPass());
-  pm.addPass(createLoopInvariantCodeMotionPass());
-  pm.addPass(arith::createArithExpandOpsPass());
-  pm.addPass(createSCFToControlFlowPass());
-  pm.addPass(createConvertMathToLLVMPass());
-  pm.addPass(createConvertMathToLibmPass());
-  FinalizeMemRefToLLVMConversionPassOptions memory;
-  memory.useGenericFunctions = true;
-  pm.addPass(createFinalizeMemRefToLLVMConversionPass(memory));
-  pm.addPass(createArithToLLVMConversionPass());
-  pm.addPass(createConvertControlFlowToLLVMPass());
-  pm.addPass(createConvertFuncToLLVMPass());
-  pm.addPass(createReconcileUnrealizedCastsPass());
+  addLoweringToLLVM(pm, /*host=*/true);
   if (kernels) pm.addPass(createCanonicalizerPass()); // addresses lead back to their allocation
   if (failed(pm.run(module))) return failure();
   if (results)

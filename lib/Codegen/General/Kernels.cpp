@@ -96,6 +96,25 @@ static Status linkDeviceMath(llvm::Module &module) {
   return Status();
 }
 
+void addLoweringToLLVM(OpPassManager &pm, bool host) {
+  pm.addPass(memref::createExpandStridedMetadataPass());
+  pm.addPass(createLowerAffinePass());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+  pm.addPass(createLoopInvariantCodeMotionPass());
+  pm.addPass(arith::createArithExpandOpsPass());
+  pm.addPass(createSCFToControlFlowPass());
+  pm.addPass(createConvertMathToLLVMPass());
+  if (host) pm.addPass(createConvertMathToLibmPass());
+  FinalizeMemRefToLLVMConversionPassOptions memory;
+  memory.useGenericFunctions = host;
+  pm.addPass(createFinalizeMemRefToLLVMConversionPass(memory));
+  pm.addPass(createArithToLLVMConversionPass());
+  pm.addPass(createConvertControlFlowToLLVMPass());
+  pm.addPass(createConvertFuncToLLVMPass());
+  pm.addPass(createReconcileUnrealizedCastsPass());
+}
+
 Result<std::string> graphKernelsToPtx(ModuleOp kernels, artifact::Variant variant) {
   const nvptx::Chip *chip = nvptx::findChip(variant);
   if (!chip) return makeError(StatusCode::internal, "no chip has the variant %u", unsigned(variant));
@@ -107,19 +126,7 @@ Result<std::string> graphKernelsToPtx(ModuleOp kernels, artifact::Variant varian
       return success();
     });
     PassManager pm(kernels.getContext());
-    pm.addPass(memref::createExpandStridedMetadataPass());
-    pm.addPass(createLowerAffinePass());
-    pm.addPass(createCanonicalizerPass());
-    pm.addPass(createCSEPass());
-    pm.addPass(createLoopInvariantCodeMotionPass());
-    pm.addPass(arith::createArithExpandOpsPass());
-    pm.addPass(createSCFToControlFlowPass());
-    pm.addPass(createConvertMathToLLVMPass());
-    pm.addPass(createFinalizeMemRefToLLVMConversionPass());
-    pm.addPass(createArithToLLVMConversionPass());
-    pm.addPass(createConvertControlFlowToLLVMPass());
-    pm.addPass(createConvertFuncToLLVMPass());
-    pm.addPass(createReconcileUnrealizedCastsPass());
+    addLoweringToLLVM(pm, /*host=*/false);
     if (failed(pm.run(kernels))) return makeError(StatusCode::internal, "cannot lower the graph's kernels: %s", complaints.c_str());
   }
   OpBuilder b(kernels.getContext());

@@ -7,7 +7,14 @@
 #include "mlir/IR/BuiltinOps.h"
 #include <string>
 
+namespace mlir {
+class OpPassManager;
+}
+
 namespace lathe::codegen {
+
+/// What lowers loops over memory to the LLVM dialect. On the |host| functions of libm and generic names of malloc and free are called.
+void addLoweringToLLVM(mlir::OpPassManager &pm, bool host);
 
 /// Lowers the functions that outlineKernels() made (changed in place) to PTX for |variant|, a GPU. What PTX has no instruction for (exp, sin, fmod, ...) is
 /// computed in double by DeviceMath.c, which is linked in. Errors: those of nvptx::lowerToPtx().

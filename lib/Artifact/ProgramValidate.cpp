@@ -13,7 +13,7 @@ namespace {
 // Far above any real model; low enough that no product below overflows 64 bits.
 constexpr uint64_t maxRowCount = 1 << 16, maxPositions = 1 << 26, maxArena = uint64_t(1) << 40,
                    maxScratch = uint64_t(1) << 32, maxItems = uint64_t(1) << 20, maxArgs = 1 << 10,
-                   maxBlock = uint64_t(1) << 34, maxGroups = 64, maxHeads = 16;
+                   maxBlock = uint64_t(1) << 34, maxGroups = 64;
 
 template <typename... Args>
 Status wrong(const char *format, Args... args) {
@@ -81,7 +81,7 @@ Status checkLaunch(const Program &p, size_t index) {
 }
 
 /// A group of the draft program is used by the entry "draft" alone, which uses such groups or the step's, not both: the runtime gives
-/// each entry the block tables of one kind.
+/// each entry the block tables of one kind. A draft that takes rows of the step uses none: the runtime gives it no blocks.
 Status checkDraftGroups(const Program &p) {
   if (!p.kvGroups.empty() && p.kvGroups[0].draft) return wrong("program: expected a KV group of the step first, found one of the draft program");
   bool used[2] = {};
@@ -91,6 +91,8 @@ Status checkDraftGroups(const Program &p) {
         for (uint32_t a = p.launches[i].firstArg; a < p.launches[i].firstArg + p.launches[i].argCount; ++a) {
           const Arg &arg = p.args[a];
           if (arg.kind != ArgKind::kv) continue;
+          if (p.draftInputStride && entry.name.starts_with("draft"))
+            return wrong("program: entry '%s': launch %u uses KV group %u, expected none of a draft that takes rows", entry.name.c_str(), i, arg.group);
           uint32_t draft = p.kvGroups[arg.group].draft;
           if (entry.name == "draft")
             used[draft] = true;
@@ -148,13 +150,14 @@ Status validateProgram(const Program &p, uint64_t weightBytes) {
         resultBuffer("draft logits", p.draftLogitsOffset, p.draftLogitsStride, p.vocabulary, p.maxOutRows, p.arenaBytes));
 
   if (p.draftInputStride) {
+    LATHE_RETURN_IF_ERROR(range("draftMaxSeq of a draft that takes rows", p.draftMaxSeq, 1, p.maxSeq));
     LATHE_RETURN_IF_ERROR(range("size of the draft's rows", p.draftInputSize, p.hiddenSize, p.hiddenSize));
     LATHE_RETURN_IF_ERROR(resultBuffer("draft input", p.draftInputOffset, p.draftInputStride, p.draftInputSize, p.maxRows, p.arenaBytes));
   }
   bool takesRows = p.draftMaxSeq && p.draftInputStride;
   if ((p.draftMethod != DraftMethod::program) != takesRows)
     return wrong("program: expected a draft method %s rows, found %u", takesRows ? "that takes" : "without", static_cast<uint32_t>(p.draftMethod));
-  LATHE_RETURN_IF_ERROR(range("further heads of the draft", p.draftMoreLogits.size(), 0, takesRows ? maxHeads - 1 : 0));
+  LATHE_RETURN_IF_ERROR(range("further heads of the draft", p.draftMoreLogits.size(), 0, takesRows ? maxDraftTokens - 1 : 0));
   for (uint64_t offset : p.draftMoreLogits)
     LATHE_RETURN_IF_ERROR(resultBuffer("draft logits", offset, p.draftLogitsStride, p.vocabulary, p.maxOutRows, p.arenaBytes));
 

@@ -2,6 +2,7 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #pragma once
+#include "lathe/artifact/Program.h"
 #include "lathe/base/Status.h"
 #include <array>
 #include <cstdint>
@@ -24,8 +25,7 @@ const char *toString(Speculation method);
 /// "off", "auto", "draft", "ngram", "suffix", "suffix-tree" or "medusa". Error: invalidArgument, naming them.
 Result<Speculation> parseSpeculation(std::string_view name);
 
-/// Draft tokens of one sequence in one step at most.
-constexpr uint32_t maxDraftTokens = 16;
+using lathe::maxDraftTokens;
 
 /// Where a draft came from.
 enum class DraftSource : uint8_t { ngram, suffix, shared, program };

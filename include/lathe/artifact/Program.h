@@ -118,6 +118,9 @@ enum class DraftMethod : uint32_t {
   medusa = 1,  ///< heads over one row of the step, one for each token that follows
 };
 
+/// Draft tokens of one sequence in one step at most, and so heads of a draft program.
+inline constexpr uint32_t maxDraftTokens = 16;
+
 struct Program {
   uint32_t maxRows = 0;    ///< rows a step may have
   uint32_t maxOutRows = 0; ///< rows a "head" call may have

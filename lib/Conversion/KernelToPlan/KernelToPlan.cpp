@@ -100,6 +100,9 @@ public:
         if (cast<RowsType>(input.getType()).getWidth() != output.getHidden().getType().getWidth())
           return draft.emitError() << "expected a draft that takes rows of " << output.getHidden().getType().getWidth() << ", found "
                                    << cast<RowsType>(input.getType()).getWidth();
+        if (options.draftMethod == DraftMethod::program)
+          return draft.emitError() << "expected an attribute llm.draft of the module with a method that takes rows, such as 'medusa'";
+        if (more.size() + 1 > maxDraftTokens) return draft.emitError() << "expected at most " << maxDraftTokens << " heads, found " << more.size() + 1;
       } else if (!more.empty()) {
         return draft.emitError() << "unsupported: " << more.size() + 1 << " heads of a draft that takes no rows";
       }
@@ -322,13 +325,14 @@ private:
         if (auto name = dyn_cast<FlatSymbolRefAttr>(attr.getValue())) names.insert(name.getValue());
     return names;
   }
-  /// The runtime keeps a draft's own KV apart from the step's, and a draft has one or the other.
+  /// The runtime keeps a draft's own KV apart from the step's, and a draft has one or the other; one that takes rows has none.
   LogicalResult checkDraftGroups() {
     llvm::StringSet<> byStep = namedBy(steps), byDraft = namedBy(drafts);
     int groups[2] = {};
     for (auto g : module.getOps<llm::KVGroupOp>())
       if (byDraft.contains(g.getSymName())) ++groups[byStep.contains(g.getSymName())];
     if (groups[0] && groups[1]) return draft.emitError() << "expected a draft that reads KV groups of its own or those of the step, found both";
+    if (drafts.input() && groups[0] + groups[1]) return draft.emitError() << "expected no KV group of a draft that takes rows, found " << groups[0] + groups[1];
     return success();
   }
 

@@ -3,6 +3,7 @@
 //===----------------------------------------------------------------------===//
 #include "lathe/import/DraftHeads.h"
 #include "dialects/LLM/LLM.h"
+#include "lathe/artifact/Program.h"
 #include "lathe/import/Json.h"
 #include "lathe/import/Quote.h"
 #include "lathe/import/Safetensors.h"
@@ -16,8 +17,7 @@ using namespace mlir;
 namespace lathe {
 namespace {
 
-/// A draft is at most so long (runtime/speculation/Types.h).
-constexpr int64_t mostHeads = 16, mostBlocks = 16;
+constexpr int64_t mostHeads = maxDraftTokens, mostBlocks = 16;
 
 bool exists(const std::string &path) { return access(path.c_str(), F_OK) == 0; }
 
@@ -38,7 +38,7 @@ public:
     while (heads <= mostHeads && (has(heads, "0.linear.weight") || has(heads, "0.weight"))) ++heads;
     if (!heads || heads > mostHeads || (wantedHeads && heads != wantedHeads))
       return makeError(StatusCode::invalidArgument, "expected %s heads '%s0.0.linear.weight', '%s1.0.linear.weight', ..., found %s%lld",
-                       wantedHeads ? std::to_string(wantedHeads).c_str() : "1 to 16", prefix.c_str(), prefix.c_str(), heads > mostHeads ? "more than " : "",
+                       wantedHeads ? std::to_string(wantedHeads).c_str() : ("1 to " + std::to_string(mostHeads)).c_str(), prefix.c_str(), prefix.c_str(), heads > mostHeads ? "more than " : "",
                        (long long)std::min(heads, mostHeads));
     OwningOpRef<ModuleOp> module = ModuleOp::create(b.getUnknownLoc());
     b.setInsertionPointToEnd(module->getBody());

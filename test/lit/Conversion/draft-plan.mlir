@@ -132,3 +132,112 @@ func.func @draft(%b: !llm.batch, %kv: !llm.kv, %h: tensor<?x16xf32>) -> (tensor<
   %c = llm.columns %z from 16 : tensor<?x32xf32> -> tensor<?x16xf32>
   return %y, %c, %kv : tensor<?x16xf32>, tensor<?x16xf32>, !llm.kv
 }
+
+// -----
+
+// Heads by hand, of no method.
+llm.param @w : tensor<16x16xf32> = #llm.synthetic<1, f32, [16, 16]>
+func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x16xf32>, !llm.kv) {
+  %w = llm.weight @w : tensor<16x16xf32>
+  %x = llm.embed %b, %w : tensor<16x16xf32> -> tensor<?x16xf32>
+  %s = llm.select_rows %x, %b : tensor<?x16xf32>
+  %y = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  return %y, %kv : tensor<?x16xf32>, !llm.kv
+}
+// expected-error @below {{expected an attribute llm.draft of the module with a method that takes rows, such as 'medusa'}}
+func.func @draft(%b: !llm.batch, %kv: !llm.kv, %h: tensor<?x16xf32>) -> (tensor<?x16xf32>, !llm.kv) {
+  %w = llm.weight @w : tensor<16x16xf32>
+  %s = llm.select_rows %h, %b : tensor<?x16xf32>
+  %y = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  return %y, %kv : tensor<?x16xf32>, !llm.kv
+}
+
+// -----
+
+module attributes {llm.draft = {method = "medusa"}} {
+llm.param @w : tensor<16x16xf32> = #llm.synthetic<1, f32, [16, 16]>
+func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x16xf32>, !llm.kv) {
+  %w = llm.weight @w : tensor<16x16xf32>
+  %x = llm.embed %b, %w : tensor<16x16xf32> -> tensor<?x16xf32>
+  %s = llm.select_rows %x, %b : tensor<?x16xf32>
+  %y = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  return %y, %kv : tensor<?x16xf32>, !llm.kv
+}
+// expected-error @below {{expected at most 16 heads, found 17}}
+func.func @draft(%b: !llm.batch, %kv: !llm.kv, %h: tensor<?x16xf32>) -> (tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>, !llm.kv) {
+  %w = llm.weight @w : tensor<16x16xf32>
+  %s = llm.select_rows %h, %b : tensor<?x16xf32>
+  %y0 = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  %y1 = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  %y2 = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  %y3 = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  %y4 = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  %y5 = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  %y6 = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  %y7 = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  %y8 = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  %y9 = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  %y10 = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  %y11 = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  %y12 = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  %y13 = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  %y14 = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  %y15 = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  %y16 = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  return %y0, %y1, %y2, %y3, %y4, %y5, %y6, %y7, %y8, %y9, %y10, %y11, %y12, %y13, %y14, %y15, %y16, %kv : tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>, !llm.kv
+}
+}
+
+// -----
+
+// Rows and KV groups of the step.
+module attributes {llm.draft = {method = "medusa"}} {
+llm.kv_group @one layers [#llm.kv_layer<1, 16, 16>] key f32 value f32 window 0 page 16
+llm.kv_group @two layers [#llm.kv_layer<1, 16, 16>] key f32 value f32 window 0 page 16
+llm.param @w : tensor<16x16xf32> = #llm.synthetic<1, f32, [16, 16]>
+func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x16xf32>, !llm.kv) {
+  %w = llm.weight @w : tensor<16x16xf32>
+  %x = llm.embed %b, %w : tensor<16x16xf32> -> tensor<?x16xf32>
+  %kv1 = llm.kv.append %kv, %x, %x, %b group @one layer 0 : tensor<?x16xf32>, tensor<?x16xf32>
+  %a = llm.attention %x, %kv1, %b group @one layer 0 heads 1 scale 1.0 : tensor<?x16xf32> -> tensor<?x16xf32>
+  %s = llm.select_rows %a, %b : tensor<?x16xf32>
+  %y = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  return %y, %kv1 : tensor<?x16xf32>, !llm.kv
+}
+// expected-error @below {{expected no KV group of a draft that takes rows, found 1}}
+func.func @draft(%b: !llm.batch, %kv: !llm.kv, %h: tensor<?x16xf32>) -> (tensor<?x16xf32>, !llm.kv) {
+  %w = llm.weight @w : tensor<16x16xf32>
+  %kv1 = llm.kv.append %kv, %h, %h, %b group @one layer 0 : tensor<?x16xf32>, tensor<?x16xf32>
+  %a = llm.attention %h, %kv1, %b group @one layer 0 heads 1 scale 1.0 : tensor<?x16xf32> -> tensor<?x16xf32>
+  %s = llm.select_rows %a, %b : tensor<?x16xf32>
+  %y = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  return %y, %kv1 : tensor<?x16xf32>, !llm.kv
+}
+}
+
+// -----
+
+// Rows and KV groups of its own.
+module attributes {llm.draft = {method = "medusa"}} {
+llm.kv_group @one layers [#llm.kv_layer<1, 16, 16>] key f32 value f32 window 0 page 16
+llm.kv_group @two layers [#llm.kv_layer<1, 16, 16>] key f32 value f32 window 0 page 16
+llm.param @w : tensor<16x16xf32> = #llm.synthetic<1, f32, [16, 16]>
+func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x16xf32>, !llm.kv) {
+  %w = llm.weight @w : tensor<16x16xf32>
+  %x = llm.embed %b, %w : tensor<16x16xf32> -> tensor<?x16xf32>
+  %kv1 = llm.kv.append %kv, %x, %x, %b group @one layer 0 : tensor<?x16xf32>, tensor<?x16xf32>
+  %a = llm.attention %x, %kv1, %b group @one layer 0 heads 1 scale 1.0 : tensor<?x16xf32> -> tensor<?x16xf32>
+  %s = llm.select_rows %a, %b : tensor<?x16xf32>
+  %y = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  return %y, %kv1 : tensor<?x16xf32>, !llm.kv
+}
+// expected-error @below {{expected no KV group of a draft that takes rows, found 1}}
+func.func @draft(%b: !llm.batch, %kv: !llm.kv, %h: tensor<?x16xf32>) -> (tensor<?x16xf32>, !llm.kv) {
+  %w = llm.weight @w : tensor<16x16xf32>
+  %kv1 = llm.kv.append %kv, %h, %h, %b group @two layer 0 : tensor<?x16xf32>, tensor<?x16xf32>
+  %a = llm.attention %h, %kv1, %b group @two layer 0 heads 1 scale 1.0 : tensor<?x16xf32> -> tensor<?x16xf32>
+  %s = llm.select_rows %a, %b : tensor<?x16xf32>
+  %y = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  return %y, %kv1 : tensor<?x16xf32>, !llm.kv
+}
+}

@@ -11,6 +11,7 @@
 // CHECK: return %[[A]], %{{.*}}, %{{.*}}
 // PLAN: draftMoreLogits = array<i64: {{[0-9]+}}, {{[0-9]+}}>
 
+module attributes {llm.draft = {method = "medusa"}} {
 llm.param @e : tensor<4x4xf32> = #llm.synthetic<1, f32, [4, 4]>
 llm.param @a : tensor<4x4xf32> = #llm.synthetic<2, f32, [4, 4]>
 llm.param @b : tensor<4x4xf32> = #llm.synthetic<3, f32, [4, 4]>
@@ -36,4 +37,5 @@ func.func @draft(%b: !llm.batch, %kv: !llm.kv, %h: tensor<?x4xf32>) -> (tensor<?
   %o = llm.add %m, %n : tensor<?x4xf32>
   %l = llm.linear %o, %wa : (tensor<?x4xf32>, tensor<4x4xf32>) -> tensor<?x4xf32>
   return %y, %z, %l, %kv : tensor<?x4xf32>, tensor<?x4xf32>, tensor<?x4xf32>, !llm.kv
+}
 }

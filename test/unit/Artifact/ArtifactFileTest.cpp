@@ -173,10 +173,10 @@ TEST_F(ArtifactFile, DamageIsFound) {
 
   auto bytes = edited(good, [](Header &h) { h.version = 9; });
   expectError(bytes, StatusCode::failedPrecondition,
-              "this runtime reads artifact format 0 (draft 1), the file has format 9 (draft 1); compile the "
+              "this runtime reads artifact format 0 (draft 2), the file has format 9 (draft 2); compile the "
               "model again with this version of lathe");
-  expectError(edited(good, [](Header &h) { h.draft = 0; }), StatusCode::failedPrecondition,
-              "the file has format 0 (draft 0); compile the model again");
+  expectError(edited(good, [](Header &h) { h.draft = 1; }), StatusCode::failedPrecondition,
+              "the file has format 0 (draft 1); compile the model again");
   expectError(edited(good, [](Header &h) { h.sectionCount = 65; }), StatusCode::dataLoss, "at most 64 sections");
   expectError(edited(good, [](Header &h) { h.sections[0].kind = 99; }), StatusCode::dataLoss,
               "section 0 (kind 99, variant 0): unknown kind");

@@ -26,9 +26,8 @@ say "server: clients that misbehave, and the end"
 "$VENV/bin/python" "$ROOT/test/e2e/server/robust.py" "$LATHE" "$ARTIFACT"
 say "server: fair shares, targets, priorities, preemption"
 "$VENV/bin/python" "$ROOT/test/e2e/server/policies.py" "$LATHE" "$ARTIFACT"
-if [ -f "$BUILD/test/unit/driver-words.lathe" ]; then # the unit tests' toy model: thousands of requests a second
-  say "server: clients that leave"
-  "$VENV/bin/python" "$ROOT/test/e2e/server/aborts.py" "$LATHE" "$BUILD/test/unit/driver-words.lathe" "$([ "${LATHE_FULL:-}" ] && echo 10000 || echo 2000)"
-fi
+say "server: clients that leave"
+"$BUILD/test/unit/MakeToyArtifact" "$WORK/toy.lathe" # thousands of requests a second
+"$VENV/bin/python" "$ROOT/test/e2e/server/aborts.py" "$LATHE" "$WORK/toy.lathe" 10000
 say "server: the load tool"
 "$VENV/bin/python" "$ROOT/test/e2e/server/load.py" "$LATHE" "$ARTIFACT" "$WORK"

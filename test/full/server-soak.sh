@@ -3,7 +3,7 @@
 set -euo pipefail
 . "$(dirname "$0")/../../scripts/common.sh"
 BUILD=${LATHE_BUILD:-$ROOT/build}
-say "full: ten thousand clients that leave"
-python3 "$ROOT/test/e2e/server/aborts.py" "$BUILD/bin/lathe" "$BUILD/test/unit/driver-words.lathe" 10000
+ARTIFACT=$BUILD/test/e2e/server/smollm2.lathe
+[ -f "$ARTIFACT" ] || fail "expected '$ARTIFACT', which test/e2e/server.sh makes"
 say "full: mixed load"
-python3 "$ROOT/test/e2e/server/soak.py" "$BUILD/bin/lathe" "$BUILD/test/e2e/server/smollm2.lathe" "${LATHE_SOAK_SECONDS:-1800}"
+python3 "$ROOT/test/e2e/server/soak.py" "$BUILD/bin/lathe" "$ARTIFACT" "${LATHE_SOAK_SECONDS:-1800}"

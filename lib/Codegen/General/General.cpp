@@ -3,6 +3,7 @@
 //===----------------------------------------------------------------------===//
 #include "lathe/Codegen/General.h"
 #include "General/Kernels.h"
+#include "General/Loops.h"
 #include "General/Outline.h"
 #include "General/Wrapper.h"
 #include "X86/Compile.h"
@@ -131,10 +132,15 @@ static LogicalResult lowerGraph(ModuleOp module, GraphKernels *kernels = nullptr
     keepOnStack(module);
   } else {
     pm.addNestedPass<func::FuncOp>(createConvertLinalgToLoopsPass());
+    if (failed(pm.run(module))) return failure();
+    pm.clear();
+    outlineLoops(module);
   }
   addLoweringToLLVM(pm, /*host=*/true);
   if (kernels) pm.addPass(createCanonicalizerPass()); // addresses lead back to their allocation
   if (failed(pm.run(module))) return failure();
+  for (auto function : module.getOps<LLVM::LLVMFuncOp>())
+    if (function.getSymName().starts_with(graphLoop)) function.setNoInline(true); // or it would be part of one large function again
   if (results)
     if (Operation *entry = module.lookupSymbol("_mlir_ciface_graph")) entry->setAttr("lathe.results", UnitAttr::get(module.getContext()));
   LogicalResult made = addGraphEntry(module, interface, kernels != nullptr);

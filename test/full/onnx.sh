@@ -3,14 +3,14 @@
 # afresh. Every node test as kernels for a GPU on the emulator, and hundreds of damaged models. Installs torch and the exporters (6 GB under build/, 3 GB to download) and takes about an hour on 2 cores.
 #   test/full/onnx.sh
 # ONNX_PYTHON: a Python that has torch, transformers, onnx, onnxscript, onnxruntime, onnxruntime-genai, gguf, tokenizers and safetensors already;
-# OPTIMUM_PYTHON: one that has optimum-onnx.
+# OPTIMUM_PYTHON: one that has optimum-onnx, and onnxruntime-genai 0.11, which exports Gemma 3.
 . "$(dirname "$0")/../../scripts/common.sh"
 BUILD=${LATHE_BUILD:-$ROOT/build}
 WORK=$BUILD/test/full/onnx
 mkdir -p "$WORK"
 if [ -z "${ONNX_PYTHON:-}" ]; then
-  for entry in "exporters:torch==2.15.0 transformers==5.24.0 onnx==1.23.2 onnxscript onnxruntime==1.32.0 onnxruntime-genai gguf tokenizers safetensors accelerate sentencepiece" \
-    "optimum:optimum-onnx[onnxruntime]==0.1.0 transformers<4.58"; do
+  for entry in "exporters:torch==2.15.0 transformers==5.24.0 onnx==1.23.2 onnxscript onnxruntime==1.32.0 onnxruntime-genai==0.18.0 gguf tokenizers safetensors accelerate sentencepiece" \
+    "optimum:optimum-onnx[onnxruntime]==0.1.0 transformers<4.58 onnxruntime-genai==0.11.4 onnx-ir==0.1.15"; do
     VENV="$ROOT/build/venv-${entry%%:*}"
     [ -f "$VENV/complete" ] && continue
     say "onnx: installing ${entry#*:} from PyPI into $VENV"

@@ -4,7 +4,7 @@
 usage: make_models.py OUT [--families NAME,...] [--ways WAY,...] [--hf DIR] [--optimum PYTHON]
 
 Needs torch, transformers, onnx, onnxscript, onnxruntime, onnxruntime-genai, tokenizers; --optimum names the Python of an environment with
-optimum-onnx, which wants older transformers. Writes OUT/FAMILY/hf (config.json, model.safetensors), OUT/FAMILY/WAY/model.onnx and
+optimum-onnx, which wants older transformers, and onnxruntime-genai 0.11, whose builder takes Gemma 3 with those. Writes OUT/FAMILY/hf (config.json, model.safetensors), OUT/FAMILY/WAY/model.onnx and
 OUT/FAMILY/tokens.json and expected.f32 (expected-int4.f32): tokens and what onnxruntime computes for them, a prompt and then one token after
 the other with the cache, as float32 [tokens, vocabulary]. Weights that are
 in OUT/FAMILY/hf already stay. With --hf, one existing model is exported instead, without expected logits.
@@ -43,12 +43,17 @@ def families():
         'qwen3': t.Qwen3Config(**SMALL, head_dim=16, rope_theta=1000000.0, tie_word_embeddings=False),
         'gemma3': t.Gemma3TextConfig(**SMALL, head_dim=16, sliding_window=16, query_pre_attn_scalar=8,
                                      layer_types=['sliding_attention', 'full_attention']),
+        # What the GenAI builder makes of Gemma 3 is the same model only where every sixth layer sees everything and the root of the width has two decimals.
+        'gemma3-genai': t.Gemma3TextConfig(**dict(SMALL, hidden_size=16, intermediate_size=24, num_hidden_layers=6), head_dim=16, sliding_window=16, query_pre_attn_scalar=8,
+                                           layer_types=['sliding_attention'] * 5 + ['full_attention']),
         'phi3': t.Phi3Config(**SMALL, original_max_position_embeddings=128, rope_theta=10000.0, tie_word_embeddings=False, sliding_window=None,
                              pad_token_id=0, bos_token_id=1, eos_token_id=2),
         'gpt2': t.GPT2Config(vocab_size=80, n_embd=16, n_layer=2, n_head=2, n_positions=128, n_inner=32, bos_token_id=1, eos_token_id=2),
     }
 
 
+# What the GenAI builder is asked for; of other families both.
+PRECISIONS = {'llama': (), 'gemma3': ('int4',), 'gemma3-genai': ('fp32',)}
 PROMPT = 33  # of 40 tokens; the others follow one by one
 
 
@@ -140,14 +145,12 @@ def make(name, config, out, ways, optimum):
         model = transformers.AutoModelForCausalLM.from_config(config).eval()
         with torch.no_grad():
             for parameter_name, parameter in model.named_parameters():
-                parameter.copy_(torch.randn_like(parameter) * (0.3 if parameter.dim() > 1 else 0.2) + (1.0 if 'norm' in parameter_name and name != 'gemma3' else 0.0))
+                parameter.copy_(torch.randn_like(parameter) * (0.3 if parameter.dim() > 1 else 0.2) + (1.0 if 'norm' in parameter_name and not name.startswith('gemma3') else 0.0))
         model.save_pretrained(hf)
         (hf / 'generation_config.json').unlink(missing_ok=True)
-    if name == 'llama':  # a tied head; the one without is llama-genai
-        ways = [way for way in ways if way != 'genai']
-    if name == 'llama-genai':
+    if name.endswith('-genai'):  # llama has a tied head, which the builder unties
         ways = [way for way in ways if way == 'genai']
-    export_all(model, hf, directory, ways, optimum)
+    export_all(model, hf, directory, ways, optimum, PRECISIONS.get(name, ('fp32', 'int4')))
     tokens = np.random.default_rng(3).integers(0, config.vocab_size, 40).tolist()
     expected = None
     for way in sorted(p.parent.name for p in directory.glob('*/model.onnx')):
@@ -167,7 +170,7 @@ def make(name, config, out, ways, optimum):
         run_ort(directory / 'genai-int4/model.onnx', tokens, PROMPT, config.to_dict()).astype(np.float32).tofile(directory / 'expected-int4.f32')
 
 
-def export_all(model, hf, directory, ways, optimum):
+def export_all(model, hf, directory, ways, optimum, precisions=('fp32', 'int4')):
     for way in ways:
         if way in WAYS:
             target = directory / way
@@ -176,23 +179,37 @@ def export_all(model, hf, directory, ways, optimum):
                 export(model, str(target / 'model.onnx'), *WAYS[way])
             shrink(target / 'model.onnx')
     if 'genai' in ways:
-        export_genai(model, hf, directory)
+        export_genai(model, hf, directory, precisions, optimum)
     if 'optimum' in ways and optimum:
         export_optimum(hf, directory, optimum)
 
 
-def export_genai(model, hf, directory):
+def older_config(config):
+    """|config| with the names that older transformers reads."""
+    config = dict(config)
+    ropes = config.pop('rope_parameters', None) or {}
+    if 'full_attention' in ropes:
+        config['rope_theta'], config['rope_local_base_freq'] = ropes['full_attention']['rope_theta'], ropes['sliding_attention']['rope_theta']
+    elif ropes:
+        config['rope_theta'] = ropes['rope_theta']
+    return config
+
+
+def export_genai(model, hf, directory, precisions, older):
     source = directory / 'cache'
     shutil.copytree(hf, source / 'hf')
     config = json.loads((hf / 'config.json').read_text())
     config['eos_token_id'] = config.get('eos_token_id') or 2  # the builder wants one
+    python = sys.executable
+    if config['model_type'] == 'gemma3_text' and older:  # builders of newer transformers stop at its two rotations: KeyError: 'rope_type'
+        python, config = older, older_config(config)
     (source / 'hf/config.json').write_text(json.dumps(config))
     own = (hf / 'tokenizer.json').exists()
     if not own:
         write_tokenizer(source / 'hf', model.config.vocab_size)
-    for precision in ('fp32', 'int4'):
+    for precision in precisions:
         target = directory / f'genai-{precision}'
-        run = subprocess.run([sys.executable, '-m', 'onnxruntime_genai.models.builder', '-i', str(source / 'hf'), '-o', str(target), '-p', precision, '-e', 'cpu',
+        run = subprocess.run([python, '-m', 'onnxruntime_genai.models.builder', '-i', str(source / 'hf'), '-o', str(target), '-p', precision, '-e', 'cpu',
                               '-c', str(source)], capture_output=True, text=True)
         if run.returncode:
             print(f'{directory.name} genai {precision}: {run.stderr.strip().splitlines()[-1]}', flush=True)
@@ -207,14 +224,7 @@ def export_genai(model, hf, directory):
 def export_optimum(hf, directory, optimum):
     target, source = directory / 'optimum', directory / 'cache'
     shutil.copytree(hf, source)
-    config = json.loads((hf / 'config.json').read_text())
-    # The names that its older transformers reads.
-    ropes = config.get('rope_parameters') or {}
-    if 'full_attention' in ropes:
-        config['rope_theta'], config['rope_local_base_freq'] = ropes['full_attention']['rope_theta'], ropes['sliding_attention']['rope_theta']
-    elif ropes:
-        config['rope_theta'] = ropes['rope_theta']
-    config.pop('rope_parameters', None)
+    config = older_config(json.loads((hf / 'config.json').read_text()))
     (source / 'config.json').write_text(json.dumps(config))
     if not (hf / 'tokenizer.json').exists():
         write_tokenizer(source, config['vocab_size'])

@@ -37,6 +37,17 @@ static std::string text(Attribute attribute) {
 std::string inputName(func::FuncOp graph, unsigned argument) { return text(graph.getArgAttr(argument, "onnx.name")); }
 std::string resultName(func::FuncOp graph, unsigned result) { return text(graph.getResultAttr(result, "onnx.name")); }
 
+void chooseCacheBranch(func::FuncOp graph) {
+  for (unsigned i = graph.getNumArguments(); i-- > 0;) {
+    auto type = dyn_cast<RankedTensorType>(graph.getArgument(i).getType());
+    if (inputName(graph, i) != "use_cache_branch" || !type || !type.getElementType().isInteger(1) || !type.hasStaticShape() || type.getNumElements() != 1) continue;
+    OpBuilder b = OpBuilder::atBlockBegin(&graph.front());
+    auto chosen = ConstantOp::create(b, graph.getLoc(), type, DenseElementsAttr::get(type, true));
+    graph.getArgument(i).replaceAllUsesWith(chosen);
+    (void)graph.eraseArgument(i);
+  }
+}
+
 bool isScattered(Value value) {
   return llvm::any_of(value.getUsers(), [&](Operation *user) {
     auto node = dyn_cast<NodeOp>(user);

@@ -25,6 +25,8 @@ std::string presentName(llvm::StringRef past);
 /// "onnx.name" of an argument or result, "" without one.
 std::string inputName(mlir::func::FuncOp graph, unsigned argument);
 std::string resultName(mlir::func::FuncOp graph, unsigned result);
+/// Exports of two graphs in one choose by an input, `use_cache_branch`, a bool: it becomes true, which is the graph that reads a cache, an empty one as well.
+void chooseCacheBranch(mlir::func::FuncOp graph);
 /// Whether |value| is a cache of fixed length that TensorScatter writes into.
 bool isScattered(mlir::Value value);
 

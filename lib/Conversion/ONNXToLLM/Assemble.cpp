@@ -43,6 +43,8 @@ private:
   bool headPart(TermId id, Part norm, Layer &layer, TermId &linear, std::pair<int, int> &rope, bool &pairs);
   bool head(TermId &x);
   bool base(TermId id);
+  /// What |layer| is, for people.
+  std::string describe(const Layer &layer) const;
   template <typename T>
   bool same(std::optional<T> &known, const T &value, const char *what) {
     if (!known) known = value;
@@ -223,6 +225,14 @@ bool Assembler::base(TermId id) {
   return true;
 }
 
+std::string Assembler::describe(const Layer &layer) const {
+  const LayerConfig &shape = layer.shape;
+  return std::string(*normKind == Kind::layerNorm ? "layer norm" : "RMS norm") + ", " + std::to_string(shape.heads) + " query and " + std::to_string(shape.kvHeads) + " KV heads of " +
+         std::to_string(layer.headSize) + (layer.rope.first >= 0 ? layer.pairs ? ", rotary of pairs" : ", rotary" : "") + (layer.softcap ? ", soft cap" : "") +
+         (layer.weights.count({Part::qNorm, false}) ? ", head norms" : "") + (shape.window ? ", window " + std::to_string(shape.window) : "") + ", " + (layer.gated ? "gated " : "") + layer.activation +
+         " of " + std::to_string(shape.feedForward);
+}
+
 static bool sameWeight(const Weight &a, const Weight &b) { return a.key() == b.key(); }
 
 Parts Assembler::run() {
@@ -275,7 +285,7 @@ Parts Assembler::run() {
   if (!ok) {
     parts.why = (layers.empty() ? "" : "before the last " + std::to_string(count) + " layers: ") + why;
     for (size_t k = 0; k < count; ++k)
-      parts.layers.push_back("layer " + std::to_string(k + 1) + " from the end: recognised");
+      parts.layers.push_back("layer " + std::to_string(k + 1) + " from the end: " + describe(layers[k]));
     return parts;
   }
   std::reverse(layers.begin(), layers.end());
@@ -329,11 +339,7 @@ Parts Assembler::run() {
     for (auto [past, term] : result.presents)
       found += past == layer.pastKey || past == layer.pastValue;
     if (found != 2 || layer.pastKey == layer.pastValue) differs(true, "its cache: its keys and values are not outputs of the graph");
-    std::string line = "layer " + std::to_string(i) + ": " + (config.norm == NormKind::rms ? "RMS norm" : "layer norm") + ", " + std::to_string(layer.shape.heads) + " query and " +
-                       std::to_string(layer.shape.kvHeads) + " KV heads of " + std::to_string(layer.headSize) + (layer.rope.first >= 0 ? layer.pairs ? ", rotary of pairs" : ", rotary" : "") + (layer.softcap ? ", soft cap" : "") +
-                       (layer.headNorms ? ", head norms" : "") + (layer.shape.window ? ", window " + std::to_string(layer.shape.window) : "") + ", " +
-                       (layer.gated ? "gated " : "") + layer.activation + " of " + std::to_string(layer.shape.feedForward);
-    parts.layers.push_back(line);
+    parts.layers.push_back("layer " + std::to_string(i) + ": " + describe(layer));
   }
   // Every present is one that a layer reads.
   if (parts.why.empty() && result.presents.size() != 2 * layers.size())
@@ -350,6 +356,28 @@ Parts Assembler::run() {
 } // namespace
 
 Parts assemble(const Terms &terms, const RunResult &result, Sizes sizes) { return Assembler(terms, result, sizes).run(); }
+
+std::vector<std::string> recognised(const Terms &terms) {
+  std::vector<std::string> out;
+  size_t attentions = 0, forwards = 0;
+  llvm::SmallDenseSet<TermId> seen; // a linear with its bias is one more term
+  for (TermId id = 0, end = static_cast<TermId>(terms.size()); id < end; ++id) {
+    const Term &t = terms[id];
+    if (t.kind == Kind::attention) {
+      auto rotated = [&](TermId x) { return terms[x].kind == Kind::history ? terms[terms[x].in[0]].kind == Kind::rope : terms[x].kind == Kind::rope; };
+      out.push_back("attention " + std::to_string(attentions++) + ": " + std::to_string(t.b) + " query and " + std::to_string(terms.width(t.in[1]) / t.group) + " KV heads of " +
+                    std::to_string(t.group) + (rotated(t.in[0]) && rotated(t.in[1]) ? ", rotary" : "") + (t.number2 ? ", soft cap" : "") + (t.a > 0 ? ", window " + std::to_string(t.a) : ""));
+    } else if (t.kind == Kind::linear) {
+      const Term &inner = terms[t.in[0]];
+      bool gated = inner.kind == Kind::mul;
+      const Term *curve = &inner;
+      if (gated) curve = &terms[inner.in[terms[inner.in[0]].kind == Kind::activation ? 0 : 1]];
+      if (curve->kind == Kind::activation && seen.insert(t.in[0]).second)
+        out.push_back("feed-forward " + std::to_string(forwards++) + ": " + (gated ? "gated " : "") + curve->name + " of " + std::to_string(inner.width));
+    }
+  }
+  return out;
+}
 
 std::string merge(Parts &parts, const Parts &other) {
   ModelConfig &a = parts.config;

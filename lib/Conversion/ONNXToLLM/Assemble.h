@@ -27,6 +27,8 @@ struct Parts {
   std::vector<std::string> layers; ///< what each layer was recognised as, or why not
 };
 
+/// The parts of layers among the terms of a graph that is no decoder, in the order in which the graph computes them, for people.
+std::vector<std::string> recognised(const Terms &terms);
 /// Matches the terms of a finished run against a decoder: embedding, layers of attention and feed-forward around a residual, head.
 Parts assemble(const Terms &terms, const RunResult &result, Sizes sizes);
 /// Adds what another run saw. The reason when the two disagree.

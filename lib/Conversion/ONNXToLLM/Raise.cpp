@@ -85,10 +85,12 @@ std::vector<SmallVector<Role>> Raiser::assignments() {
     auto type = dyn_cast<ShapedType>(arg.getType());
     if (!type) return {};
     bool integer = type.getElementType().isInteger();
-    if (!integer && type.hasRank() && type.getRank() == 5 && type.getDimSize(0) == 2 && !type.isDynamicDim(2) && !type.isDynamicDim(4)) {
+    // Heads and their sizes; products of what a damaged file says may not fit a number.
+    bool sane = !type.hasRank() || llvm::all_of(type.getShape(), [](int64_t n) { return ShapedType::isDynamic(n) || (n >= 0 && n <= (1 << 20)); });
+    if (!integer && sane && type.hasRank() && type.getRank() == 5 && type.getDimSize(0) == 2 && !type.isDynamicDim(2) && !type.isDynamicDim(4)) {
       fixed[k] = Role::pair;
     } else if (!integer) {
-      if (!type.hasRank() || type.getRank() != 4 || type.isDynamicDim(1)) {
+      if (!sane || !type.hasRank() || type.getRank() != 4 || type.isDynamicDim(1)) {
         why = "input '" + nameOf(main, k).str() + "' is neither tokens, positions, a mask nor a past of [batch, heads, past, size]";
         return {};
       }
@@ -174,12 +176,14 @@ bool Raiser::runOnce(const Roles &roles, Sizes sizes, Parts &parts) {
   if (!result.why.empty()) {
     why = result.why;
     at = result.at;
+    remarks = recognised(run.terms);
     return false;
   }
   parts = assemble(run.terms, result, sizes);
   why = parts.why;
   at = nullptr;
   remarks = parts.layers;
+  if (!why.empty()) llvm::append_range(remarks, recognised(run.terms));
   return why.empty();
 }
 
@@ -188,14 +192,16 @@ bool Raiser::attempt(const Roles &roles, Parts &parts) {
   bool ok = false;
   std::string firstWhy;
   Operation *firstAt = nullptr;
+  std::vector<std::string> firstRemarks;
   for (auto [k, size] : llvm::enumerate(headSizes())) {
     headSize = size;
     if ((ok = runOnce(roles, {2, 7, 1}, parts))) break;
-    if (k == 0) firstWhy = why, firstAt = at;
+    if (k == 0) firstWhy = why, firstAt = at, firstRemarks = remarks;
   }
   if (!ok) {
     why = firstWhy;
     at = firstAt;
+    remarks = firstRemarks;
     return false;
   }
   for (Sizes sizes : {Sizes{3, 5, 11}, Sizes{1, 4, 9}}) {
@@ -325,12 +331,13 @@ static bool place(onnx::ParamOp param, std::string &path, int64_t &offset) {
   return true;
 }
 
-/// A weight behind DequantizeLinear.
+/// A weight behind DequantizeLinear, or one in blocks that is stored as such a one would be: |weight| says where codes lie, not how they are packed.
 std::optional<WeightRef> Raiser::dequantized(const Weight &weight, WeightRef ref) {
   onnx::ParamOp codes = weight.param, scales = weight.scales, zeros = weight.zeros;
   auto type = cast<RankedTensorType>(codes.getType());
   TensorRef::QDQ &qdq = ref.tensor.qdq;
   onnx::DataType code = onnx::dataType(type.getElementType());
+  if (weight.bits == 4) code = DataType::uint4; // two in a byte
   qdq.code = code == DataType::int8 ? "int8" : code == DataType::uint8 ? "uint8" : code == DataType::int4 ? "int4" : "uint4";
   int bits = code == DataType::int8 || code == DataType::uint8 ? 8 : 4;
   qdq.transposed = weight.transpose;
@@ -338,7 +345,7 @@ std::optional<WeightRef> Raiser::dequantized(const Weight &weight, WeightRef ref
   qdq.scaleValues.assign(weight.scaleNumbers.begin(), weight.scaleNumbers.end());
   qdq.zeroValues.assign(weight.zeroNumbers.begin(), weight.zeroNumbers.end());
   bool good = place(codes, ref.tensor.path, ref.tensor.offset) && (!scales || place(scales, qdq.scales, qdq.scalesOffset)) && (!zeros || place(zeros, qdq.zeros, qdq.zerosOffset));
-  if (!good || weight.rows * weight.columns != type.getNumElements()) {
+  if (!good || weight.rows * weight.columns != type.getNumElements() * (weight.bits == 4 ? 2 : 1)) {
     why = "weight '" + ref.tensor.name + "' behind DequantizeLinear is not a whole matrix that is stored as raw data";
     return std::nullopt;
   }
@@ -365,9 +372,22 @@ std::optional<WeightRef> Raiser::dequantized(const Weight &weight, WeightRef ref
   return ref;
 }
 
+/// Codes of MatMulNBits in blocks that no storage type has: as those of DequantizeLinear where nothing is padded, so that they lie in the same order.
+static std::optional<Weight> asDequantized(Weight weight) {
+  int64_t blocks = (weight.columns + weight.block - 1) / weight.block;
+  bool even = weight.bits == 8 || blocks % 2 == 0;
+  if (weight.columns != blocks * weight.block || weight.columns % 2 || (weight.zeros && !even)) return std::nullopt;
+  weight.qdqBlock[0] = 1;
+  weight.qdqBlock[1] = weight.block;
+  if (!weight.zeros) weight.zeroNumbers = {weight.bits == 8 ? 128.0 : 8.0};
+  return weight;
+}
+
 /// A block-quantized weight.
 std::optional<WeightRef> Raiser::blocks(const Weight &weight, WeightRef ref) {
   auto storage = nbitsStorage(static_cast<int>(weight.bits), weight.block, static_cast<bool>(const_cast<onnx::ParamOp &>(weight.zeros)));
+  if (!storage)
+    if (auto other = asDequantized(weight)) return dequantized(*other, std::move(ref));
   TensorRef::Blocks &blocks = ref.tensor.blocks;
   blocks.bits = static_cast<int>(weight.bits);
   blocks.block = weight.block;

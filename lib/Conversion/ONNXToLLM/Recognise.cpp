@@ -81,38 +81,39 @@ TermId Terms::asNormalize(TermId x, TermId factor, int64_t group) {
   return make(term);
 }
 
-/// The first half of a table whose halves are equal, or -1.
-int Terms::halfOf(int id) {
+/// Every column once of a table whose halves are equal, or with |pairs| each column and the next. -1: they are not.
+int Terms::halfOf(int id, bool pairs) {
   const Table &t = tables[id];
   if (t.columns % 2) return -1;
   int64_t half = t.columns / 2;
   Table out{t.tokens, half, {}, {}};
   for (int64_t r = 0; r < t.tokens; ++r)
     for (int64_t k = 0; k < half; ++k) {
-      int64_t at = r * t.columns + k;
-      if (t.values[at] != t.values[at + half]) return -1;
+      int64_t at = r * t.columns + (pairs ? 2 * k : k);
+      if (t.values[at] != t.values[at + (pairs ? 1 : half)]) return -1;
       out.values.push_back(t.values[at]);
       if (!t.angles.empty()) out.angles.push_back(t.angles[at]);
     }
   return intern(std::move(out));
 }
 
-/// x cos + rotate_half(x) sin, with tables as wide as what is rotated.
+/// x cos + rotate_half(x) sin, with tables as wide as what is rotated; or each two elements turned, with every cosine twice.
 TermId Terms::asRotation(TermId x, TermId y) {
   if (!is(x, Kind::mulTable) || !is(y, Kind::mulTable)) return -1;
   for (auto [plain, turned] : {std::pair(x, y), std::pair(y, x)}) {
     TermId source = terms[plain].in[0], rotated = terms[turned].in[0];
-    int64_t group = terms[plain].group, half = group / 2;
-    if (terms[turned].group != group || !is(rotated, Kind::concat) || terms[rotated].group != group || terms[rotated].in.size() != 2) continue;
+    int64_t whole = terms[plain].group, group = is(rotated, Kind::concat) ? terms[rotated].group : 0, half = group / 2;
+    bool pairs = group == 2 && whole != 2;
+    if (terms[turned].group != whole || (group != whole && !pairs) || terms[rotated].in.size() != 2) continue;
     TermId first = terms[rotated].in[0], second = terms[rotated].in[1];
     if (!is(first, Kind::unary, "neg") || first == second) continue;
     first = terms[first].in[0];
     // The halves of one source; a source that is itself a slice was cut further (slice(slice) is one slice).
     auto isHalf = [&](TermId part, int64_t begin) { return part == slice(source, group, begin, begin + half); };
     if (!isHalf(first, half) || !isHalf(second, 0)) continue;
-    int cosines = halfOf(terms[plain].table), sines = halfOf(terms[turned].table);
+    int cosines = halfOf(terms[plain].table, pairs), sines = halfOf(terms[turned].table, pairs);
     if (cosines < 0 || sines < 0) continue;
-    return rope(source, group, group, cosines, sines, false);
+    return rope(source, whole, whole, cosines, sines, pairs);
   }
   return -1;
 }

@@ -94,6 +94,7 @@ public:
   explicit Terms(mlir::MLIRContext *context) : loc(mlir::UnknownLoc::get(context)) {}
   const Term &operator[](TermId id) const { return terms[id]; }
   int64_t width(TermId id) const { return terms[id].width; }
+  size_t size() const { return terms.size(); }
   /// Where the next terms come from.
   mlir::Location loc;
 
@@ -139,7 +140,7 @@ private:
   TermId asRotation(TermId x, TermId y);
   TermId asRotatedHalves(llvm::ArrayRef<TermId> parts, llvm::ArrayRef<int64_t> sizes);
   bool is(TermId id, Kind kind, llvm::StringRef name = "") const { return terms[id].kind == kind && (name.empty() || terms[id].name == name); }
-  int halfOf(int table);
+  int halfOf(int table, bool pairs);
 
   std::vector<Term> terms;
   std::vector<Table> tables;

@@ -20,6 +20,15 @@ func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}, %h: tensor<?x?x
 
 // -----
 
+// Sizes whose product is no number.
+// expected-warning@+1 {{input 'past' is neither tokens, positions, a mask nor a past of [batch, heads, past, size]}}
+func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}, %p: tensor<?x9223372036854775807x?x8xf32> {onnx.name = "past"}) -> tensor<*xf32> {
+  %0 = onnx.op "Relu"(%p) {version = 14 : i64} : (tensor<?x9223372036854775807x?x8xf32>) -> tensor<*xf32>
+  return %0 : tensor<*xf32>
+}
+
+// -----
+
 // Attention that sees the future.
 onnx.param @e : tensor<4x4xf32> = dense<1.0> : tensor<4x4xf32>
 func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}, %pk: tensor<?x1x?x4xf32>, %pv: tensor<?x1x?x4xf32>)

@@ -10,10 +10,10 @@ import struct
 
 VOCABULARY, HIDDEN, HEADS, SIZE, INNER, POSITIONS, LAYERS = 11, 16, 2, 8, 24, 64, 2
 FLOAT, INT32, INT64, BOOL = 1, 6, 7, 9
-SINCE = dict(Add=14, And=7, Cast=19, Concat=13, Cos=7, DequantizeLinear=21, Div=14, Erf=13, Expand=13, Gather=13, Gelu=20, LayerNormalization=17, LessOrEqual=16, MatMul=13, Mul=14,
+SINCE = dict(Add=14, And=7, Equal=19, Cast=19, Concat=13, Cos=7, DequantizeLinear=21, Div=14, Erf=13, Expand=13, Gather=13, Gelu=20, LayerNormalization=17, LessOrEqual=16, MatMul=13, Mul=14,
              Neg=13, Pow=15, RMSNormalization=23, Range=11, Reciprocal=13, ReduceMean=18, ReduceSum=13, Reshape=14, RotaryEmbedding=23, Attention=24, Shape=15,
              Sigmoid=13, SimplifiedLayerNormalization=1, Sin=7, Slice=13, Softmax=13, Split=18, Sqrt=13, Sub=14, SwiGLU=28, Swish=24, Tanh=13, Transpose=13,
-             TensorScatter=24, Unsqueeze=13, Where=16, Squeeze=13)
+             TensorScatter=24, Unsqueeze=13, Where=16, Squeeze=13, Identity=21)
 
 
 class Graph:
@@ -95,6 +95,22 @@ class Graph:
             inputs.append(self.constant(zeros[0], element) if scalar else self.stored(f'{name}_zeros', f'tensor<{form}{element}>', pack(zeros)))
         y = self.op('DequantizeLinear', *inputs, axis=axis if blocked else 1 - axis, **({'block_size': (1 << 63) - 1 if 'large' in rest else 32} if blocked else {}))
         return self.op('Transpose', y, perm=[1, 0]) if swapped else y
+
+    def nbits(self, name, rows, columns):
+        """Codes, scales and zero points of [rows, columns] in blocks along its rows, in the way of --nbits."""
+        bits, block, *rest = self.o.nbits.split(':')
+        bits, block, blocks = int(bits), int(block), (columns + int(block) - 1) // int(block)
+        codes = bytes(self.random.randrange(256) for _ in range(rows * blocks * block * bits // 8))
+        lookup = name == 'embedding'
+        inputs = [self.stored(name, f'tensor<{rows}x{blocks * block * bits // 8}xui8>' if lookup else f'tensor<{rows}x{blocks}x{block * bits // 8}xui8>', codes)]
+        # f16 holds these scales, and their products with zero points.
+        scales = [self.random.randrange(1, 40) / (1 << (15 if bits == 8 else 11)) for _ in range(rows * blocks)]
+        inputs.append(self.stored(f'{name}_scales', f'tensor<{rows}x{blocks}xf32>' if lookup else f'tensor<{rows * blocks}xf32>', b''.join(struct.pack('<f', x) for x in scales)))
+        if 'zero' in rest:
+            count = (blocks * bits + 7) // 8
+            zeros = bytes(self.random.randrange(3, 7) * 17 for _ in range(rows * count))
+            inputs.append(self.stored(f'{name}_zeros', f'tensor<{rows}x{count}xui8>' if lookup else f'tensor<{rows * count}xui8>', zeros))
+        return inputs, dict(bits=bits, block_size=block)
 
     def constant(self, value, element='i64'):
         key = f'{value} {element}'
@@ -180,7 +196,11 @@ class Graph:
 
     def linear(self, x, name, rows, columns, bias=False):
         symbol = name.replace('.', '_').replace('-', '_')
-        y = self.op('MatMul', x, self.coded(symbol, rows, columns) if self.o.quantized else self.weight(symbol, rows, columns))
+        if self.o.nbits:
+            inputs, attributes = self.nbits(symbol, columns, rows)
+            y = self.contrib('MatMulNBits', x, *inputs, N=columns, K=rows, **attributes)
+        else:
+            y = self.op('MatMul', x, self.coded(symbol, rows, columns) if self.o.quantized else self.weight(symbol, rows, columns))
         return self.op('Add', y, self.weight(f'{name}.bias'.replace('.', '_').replace('-', '_'), columns)) if bias else y
 
     def heads(self, x, count, size=None):
@@ -225,6 +245,17 @@ class Graph:
             rows = self.op('RotaryEmbedding', rows, *tables, 'POSITIONS', num_heads=2 * count)
             return self.heads(rows, count)
         c, s = (self.op('Unsqueeze', t, self.constant([1])) for t in self.angles())
+        if way in ('pairs-chain', 'pairs-turned'):
+            last, whole = self.constant([3]), self.constant([0, 0, 0, SIZE])
+            stack = lambda *parts: self.op('Reshape', self.op('Concat', *(self.op('Unsqueeze', p, self.constant([-1])) for p in parts), axis=-1), whole)
+            if way == 'pairs-chain':  # the even and the odd elements apart
+                a, b = (self.op('Slice', x, self.constant([k]), self.constant([SIZE]), last, self.constant([2])) for k in (0, 1))
+                return stack(self.op('Sub', self.op('Mul', a, c), self.op('Mul', b, s)), self.op('Add', self.op('Mul', b, c), self.op('Mul', a, s)))
+            # x cos + turned(x) sin, each cosine twice
+            pairs = self.op('Reshape', x, self.constant([0, 0, 0, SIZE // 2, 2]))
+            a, b = (self.op('Gather', pairs, self.constant(k), axis=-1) for k in (0, 1))
+            c, s = (self.op('Reshape', self.op('Concat', *2 * [self.op('Unsqueeze', t, self.constant([-1]))], axis=-1), whole) for t in (c, s))
+            return self.op('Add', self.op('Mul', x, c), self.op('Mul', stack(self.op('Neg', b), a), s))
         if way == 'halves':
             a, b = self.op('Split', x, results=2, axis=-1, num_outputs=2)
             return self.op('Concat', self.op('Sub', self.op('Mul', a, c), self.op('Mul', b, s)), self.op('Add', self.op('Mul', b, c), self.op('Mul', a, s)), axis=-1)
@@ -243,6 +274,23 @@ class Graph:
             causal = self.op('And', causal, self.op('LessOrEqual', rows, self.op('Add', keys, self.constant(self.o.window - 1))))
         return self.op('Unsqueeze', causal, self.constant([1]))
 
+    def grown(self, past, k):
+        """The cache with this step's tokens."""
+        if not self.o.branch:
+            return self.op('Concat', past, k, axis=2)
+        if 'branch' not in self.known:
+            length = self.op('Gather', self.op('Shape', past), self.constant(2), axis=0)
+            self.known['branch'] = self.op('Equal', length, self.constant(0)) if self.o.branch == 'length' else '%branch'
+        # A first step has no past; the condition of an input is the other way round.
+        choices, regions = [lambda: self.op('Identity', k), lambda: self.op('Concat', past, k, axis=2)], []
+        for choice in choices if self.o.branch == 'length' else choices[::-1]:
+            outer, self.lines = self.lines, []
+            y = choice()
+            regions.append('{\n' + '\n'.join(self.lines) + f'\n  onnx.yield {y} : {self.types[y]}\n  }}')
+            self.lines = outer
+        c = self.known['branch']
+        return self.value(f'onnx.op "If"({c}) {{version = 16 : i64}} : ({self.types[c]}) -> tensor<*x!onnx.any> {", ".join(regions)}', 'tensor<*x!onnx.any>')
+
     def attention(self, x, i):
         n, way = f'layer{i}', self.o.attention
         wide, narrow, value = HEADS * SIZE, self.kv * SIZE, SIZE // 2 if self.broken('values') else SIZE
@@ -253,7 +301,7 @@ class Graph:
         other = self.op('Neg', x)
         q, k, v = (self.linear(other if self.broken(f'rows-{p}', i) else x, f'{n}.{p}', HIDDEN, w, bias) for p, w in (('q', wide), ('k', narrow), ('v', self.kv * value)))
         past = [f'%past{i}k', f'%past{i}v']
-        scale = 1 / math.sqrt(SIZE)
+        scale = self.o.scale / math.sqrt(SIZE)
         if way == 'fused':
             w = self.weight(f'{n}_qkv', HIDDEN, 3 * wide)
             b = self.weight(f'{n}_qkv_bias', 3 * wide) if self.o.bias else self.none()
@@ -298,7 +346,7 @@ class Graph:
                 rest = dict(softcap=self.o.cap) if self.o.cap else {}
                 y, pk, pv = self.op('Attention', q, k, v, self.none(), *past, results=3, is_causal=1, scale=scale, **rest)
             else:
-                pk, pv = self.op('Concat', past[0], k, axis=2), self.op('Concat', past[1], v, axis=2)
+                pk, pv = self.grown(past[0], k), self.grown(past[1], v)
                 total = self.op('Gather', self.op('Shape', pk), self.constant([2]), axis=0)
                 kk, vv = pk, pv
                 if self.kv != HEADS:
@@ -353,13 +401,19 @@ class Graph:
         if self.o.attention == 'scatter':
             names |= {'WRITE': ('%write', 'tensor<?xi64>', 'write_indices'), 'LENGTHS': ('%lengths', 'tensor<?xi64>', 'nonpad_kv_seqlen')}
         arguments = [('%ids', 'tensor<?x?xi64>', 'input_ids')] + list(names.values())
+        if self.o.branch == 'input':
+            arguments.append(('%branch', 'tensor<1xi1>', 'use_cache_branch'))
         for i in range(LAYERS if self.o.attention == 'fused' else 0):
             arguments.append((f'%past{i}', f'tensor<2x?x{HEADS}x?x{SIZE}xf32>', f'past_{i}'))
         for i in range(0 if self.o.attention == 'fused' else LAYERS):
             arguments += [(f'%past{i}{c}', f'tensor<?x{self.kv}x?x{SIZE // 2 if c == "v" and self.broken("values") else SIZE}xf32>', f'past_key_values.{i}.{c}') for c in 'kv']
         self.types.update({a[0]: a[1] for a in arguments} | {n: a[1] for n, a in names.items()})
-        table = self.coded('embedding', VOCABULARY, HIDDEN, axis=1) if self.o.quantized else self.weight('embedding', VOCABULARY, HIDDEN, scale=1.0)
-        x = self.op('Gather', table, '%ids', axis=0)
+        if self.o.nbits:
+            (codes, *rest), attributes = self.nbits('embedding', VOCABULARY, HIDDEN)
+            x = self.contrib('GatherBlockQuantized', codes, '%ids', *rest, gather_axis=0, quantize_axis=1, **attributes)
+        else:
+            table = self.coded('embedding', VOCABULARY, HIDDEN, axis=1) if self.o.quantized else self.weight('embedding', VOCABULARY, HIDDEN, scale=1.0)
+            x = self.op('Gather', table, '%ids', axis=0)
         if self.broken('embedding'):
             x = self.op('Tanh', x)
         start, h = x, self.norm(x, 'layer0.norm1')
@@ -394,11 +448,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--norm', default='op', choices=['chain', 'chain-div', 'power', 'op', 'simplified', 'layer', 'layer-chain'])
     parser.add_argument('--skip', action='store_true')
-    parser.add_argument('--rope', default='op', choices=['none', 'chain', 'halves', 'op', 'contrib', 'pairs-op', 'pairs-contrib', 'pairs-part', 'half-heads'])
+    parser.add_argument('--rope', default='op', choices=['none', 'chain', 'halves', 'op', 'contrib', 'pairs-op', 'pairs-contrib', 'pairs-chain', 'pairs-turned', 'pairs-part', 'half-heads'])
     parser.add_argument('--stretch', type=float, default=1.0, help='factor of cosines and sines')
     parser.add_argument('--detune', type=float, default=0.0, help='how far frequencies are from the formula')
     parser.add_argument('--attention', default='chain', choices=['chain', 'op', 'mha', 'gqa', 'scatter', 'fused'])
     parser.add_argument('--cap', type=float, default=0.0)
+    parser.add_argument('--scale', type=float, default=1.0, help='factor of what scores are scaled by')
     parser.add_argument('--finalcap', type=float, default=0.0)
     parser.add_argument('--window', type=int, default=0)
     parser.add_argument('--bias', action='store_true')
@@ -408,12 +463,16 @@ def main():
     parser.add_argument('--mlp', default='silu', choices=['silu', 'swish', 'swiglu', 'quickgelu', 'gelu', 'fastgelu', 'erf', 'tanh', 'biasgelu'])
     parser.add_argument('--quantized', default='', help='CODE:tensor|channel|block[:zero][:transposed][:large][:twins], CODE one of int8, uint8, int4, uint4; large: '
                         'blocks of more than a matrix has; twins: keys and values have the same codes, tensor only')
+    parser.add_argument('--nbits', default='', help='BITS:BLOCK[:zero]: MatMulNBits and GatherBlockQuantized')
+    parser.add_argument('--branch', default='', choices=['', 'length', 'input'], help='caches behind an If, whose condition is the length of the past or an input')
     parser.add_argument('--data', default='', help='file for what --quantized and --coded-tables write')
     parser.add_argument('--coded-tables', action='store_true', help='cosines and sines behind DequantizeLinear')
     options = parser.parse_args()
+    global HIDDEN, SIZE, INNER
     if options.quantized:
-        global HIDDEN, SIZE, INNER
         HIDDEN, SIZE, INNER = 32, 16, 64
+    if options.nbits:
+        HIDDEN, SIZE, INNER = 64, 32, 128
     graph = Graph(options)
     print(graph.text())
     if options.data:

@@ -17,6 +17,10 @@ target_compile_options(LathePch PUBLIC "$<BUILD_INTERFACE:SHELL:-Xclang -fno-pch
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
   target_compile_options(LathePch PRIVATE -O1)
 endif()
+if(LATHE_SANITIZE)
+  # Without NDEBUG a pass's statistic has a flag that the LLVM libraries, built with it, do not initialise.
+  target_compile_options(LathePch PUBLIC -fno-sanitize=bool)
+endif()
 target_precompile_headers(LathePch PRIVATE ${CMAKE_SOURCE_DIR}/cmake/Pch.h)
 
 # All TableGen outputs hang on this target; every MLIR library depends on it.
@@ -64,7 +68,11 @@ function(lathe_add_mlir_tool name)
 endfunction()
 
 # Documents of all dialects and passes, out of TableGen: target lathe-docs, files below build/docs.
-add_custom_target(lathe-docs ALL)
+set(all)
+if(LATHE_BUILD_COMPILER)
+  set(all ALL)
+endif()
+add_custom_target(lathe-docs ${all})
 function(lathe_tablegen_doc td out)
   set(output ${CMAKE_BINARY_DIR}/docs/${out})
   add_custom_command(OUTPUT ${output}

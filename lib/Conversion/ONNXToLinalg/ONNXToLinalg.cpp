@@ -78,7 +78,8 @@ struct ONNXToLinalgPass : public lathe::impl::ONNXToLinalgPassBase<ONNXToLinalgP
     Block *entry = graph.addEntryBlock();
     b.setInsertionPointToStart(entry);
     GraphLowering lowering(b, module);
-    TypeContext none(NodeView{"", "", "", 1, {}, loc}, DimMath(b, loc), 0);
+    NodeView nobody{"", "", "", 1, {}, loc};
+    TypeContext none(nobody, DimMath(b, loc), 0);
     Lower l(b, none);
     auto bind = [&](Value from, Value argument, Type type) { lowering.map(from, {argument, cast<RankedTensorType>(type).getElementType(), l.dims(argument)}); };
     for (BlockArgument a : main.getArguments())

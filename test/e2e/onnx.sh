@@ -34,4 +34,4 @@ for family in "$FIXTURES"/*/; do
     compare "$model" "$name-int4" "$family/tokens.json" "$WORK/$name-int4.f32" 1e-4
   done
 done
-[ $families -ge 7 ] || fail "expected exports of 7 models, found $families"
+[ $families -ge 8 ] || fail "expected exports of 8 models, found $families"

@@ -32,8 +32,17 @@ LogicalResult MatmulOp::verify() {
     return emitOpError() << "expected one column offset for each weight, found " << getWeights().size() << " weights and "
                          << getColumns().size() << " offsets";
   if (getGlu() && getWeights().size() != 1) return emitOpError() << "expected one interleaved weight with glu, found " << getWeights().size();
+  if (getArgmax() && (getWeights().size() != 1 || getGlu() || getResidual()))
+    return emitOpError() << "expected one weight and neither glu nor residual with argmax, found " << getWeights().size() << " weights";
   if (bool(getGlu()) != isa<ActType>(getResult().getType()))
     return emitOpError() << "expected activations as the result exactly with glu, found " << getResult().getType();
+  return success();
+}
+
+LogicalResult ArgmaxOp::verify() {
+  auto in = getInput().getType(), out = getResult().getType();
+  if (out.getWidth() != 2 || out.getOut() != in.getOut()) return emitOpError() << "expected a result of width 2 over the input's rows, found " << out;
+  if (getPairs() && in.getWidth() % 2) return emitOpError() << "expected as many indexes as values, found a width of " << in.getWidth();
   return success();
 }
 

@@ -37,10 +37,10 @@ def Kernel_RowsType : Kernel_Type<"Rows", "rows"> {
 
 def Kernel_ActType : Kernel_Type<"Act", "act"> {
   let summary = "activations of a matmul: row blocks of 16, groups of 32 along K";
-  let description = "`halves`: sums are kept for each half of a group (a consumer has scales for 16 values).";
+  let description = "`!kernel.act<64, int8 halves true out true>`. `halves`: sums are kept for each half of a group (a consumer has scales for 16 values).";
   let parameters = (ins "int64_t":$k, EnumParameter<LLM_ActFormat>:$format, DefaultValuedParameter<"bool", "false">:$halves,
                         DefaultValuedParameter<"bool", "false">:$out);
-  let assemblyFormat = "`<` $k `,` $format (`,` `halves` $halves^)? (`,` `out` $out^)? `>`";
+  let assemblyFormat = "`<` $k `,` $format (`halves` $halves^)? (`out` $out^)? `>`";
 }
 
 def Kernel_PartialsType : Kernel_Type<"Partials", "partials"> {
@@ -119,15 +119,27 @@ def Kernel_MatmulOp : Kernel_Op<"matmul"> {
   let summary = "activations times packed weights";
   let description = [{
     Each weight fills the columns of the result from its entry of `columns` on. `biases` is empty or has one for each weight; bias and residual are added to the finished sums; with a residual the op may work in
-    place on it. With `glu` the one weight is an interleave of gate and up, and the result is the activations of activation(gate) * up.
+    place on it. With `glu` the one weight is an interleave of gate and up, and the result is the activations of activation(gate) * up. With `argmax` the result is no product: of each run of 256
+    columns (argmaxRun of include/lathe/Codegen/Layout.h) it has the largest value, then, from the middle of the row on, the index of each as a float32, both in the order of `kernel.argmax`.
   }];
   let arguments = (ins Kernel_ActType:$input, Optional<Kernel_RowsType>:$residual, ArrayAttr:$weights, DenseI64ArrayAttr:$columns,
-                       ArrayAttr:$biases, OptionalAttr<LLM_ActivationAttr>:$glu);
+                       ArrayAttr:$biases, OptionalAttr<LLM_ActivationAttr>:$glu, UnitAttr:$argmax);
   let results = (outs AnyTypeOf<[Kernel_RowsType, Kernel_ActType]>:$result);
   let assemblyFormat = [{
-    $input (`residual` $residual^ `:` type($residual))? `weights` $weights `columns` $columns `bias` $biases (`glu` $glu^)?
+    $input (`residual` $residual^ `:` type($residual))? `weights` $weights `columns` $columns `bias` $biases (`glu` $glu^)? (`argmax` $argmax^)?
     attr-dict `:` type($input) `->` type($result)
   }];
+  let hasVerifier = 1;
+}
+
+def Kernel_ArgmaxOp : Kernel_Op<"argmax"> {
+  let summary = "the largest element of each row and its index";
+  let description = [{
+    `llm.argmax` over rows. With `pairs` the input is what `kernel.matmul ... argmax` makes: the first half of a row are values, the second their indexes.
+  }];
+  let arguments = (ins Kernel_RowsType:$input, UnitAttr:$pairs);
+  let results = (outs Kernel_RowsType:$result);
+  let assemblyFormat = "$input (`pairs` $pairs^)? attr-dict `:` type($input) `->` type($result)";
   let hasVerifier = 1;
 }
 
@@ -210,11 +222,11 @@ def Kernel_OutputOp : Kernel_Op<"output", [AttrSizedOperandSegments]> {
   let summary = "marks the step's results";
   let description = [{
     `hidden`: the rows that the head starts from; `logits`: its result; `embedding`: the output rows behind the last norm, made by an op that serves
-    nothing else and runs only when they are asked for; `more`: logits of a draft program's further heads.
+    nothing else and runs only when they are asked for; `choices`: what stands for the logits where only the largest one counts, and runs instead of them; `more`: logits of a draft program's further heads.
   }];
-  let arguments = (ins Kernel_RowsType:$hidden, Kernel_RowsType:$logits, Optional<Kernel_RowsType>:$embedding, Variadic<Kernel_RowsType>:$more);
+  let arguments = (ins Kernel_RowsType:$hidden, Kernel_RowsType:$logits, Optional<Kernel_RowsType>:$embedding, Optional<Kernel_RowsType>:$choices, Variadic<Kernel_RowsType>:$more);
   let assemblyFormat = [{
-    `hidden` $hidden `logits` $logits (`more` `(` $more^ `:` type($more) `)`)? (`embedding` $embedding^ `:` type($embedding) `,`)? attr-dict `:`
+    `hidden` $hidden `logits` $logits (`more` `(` $more^ `:` type($more) `)`)? (`embedding` $embedding^ `:` type($embedding) `,`)? (`choices` $choices^ `:` type($choices) `,`)? attr-dict `:`
     type($hidden) `,` type($logits)
   }];
 }

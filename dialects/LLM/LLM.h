@@ -25,6 +25,9 @@
 
 namespace lathe::llm {
 
+/// Rows that llm.argmax takes: every index below is exact as a float32.
+inline constexpr int64_t maxArgmaxWidth = int64_t(1) << 24;
+
 /// Storage and shape of a weight tensor type ([rows, k] or [k]).
 Storage storageOf(mlir::Type tensor);
 inline StorageType storageType(Storage s) { return static_cast<StorageType>(s); }

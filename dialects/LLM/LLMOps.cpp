@@ -100,6 +100,13 @@ LogicalResult ColumnsOp::verify() {
   return success();
 }
 
+LogicalResult ArgmaxOp::verify() {
+  if (width(getInput()) < 1 || width(getInput()) > maxArgmaxWidth)
+    return emitOpError() << "expected rows of 1 to " << maxArgmaxWidth << " elements, found " << width(getInput());
+  if (width(getResult()) != 2) return emitOpError() << "expected a result of width 2 (index, element), found " << width(getResult());
+  return success();
+}
+
 LogicalResult AnglesOp::verify() {
   if (width(getResult()) != 2 * width(getFrequencies()))
     return emitOpError() << "expected " << 2 * width(getFrequencies()) << " columns for " << width(getFrequencies()) << " frequencies, found " << width(getResult());

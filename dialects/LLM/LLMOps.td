@@ -329,6 +329,30 @@ def LLM_SelectRowsOp : LLM_PureOp<"select_rows", [AllTypesMatch<["input", "resul
   let assemblyFormat = "$input `,` $batch attr-dict `:` type($result)";
 }
 
+def LLM_ArgmaxOp : LLM_PureOp<"argmax"> {
+  let summary = "the largest element of each row and where it is";
+  let description = [{
+    Row r of the result is {i, x[r][i]}: the index of the row's largest element, of equals the lowest, and the element. A NaN or +infinity is larger
+    than anything else, and equal to every other such element: the first one shows that the row is damaged. The index is exact as a float32, which a
+    width of at most 2^24 makes sure.
+
+    Example:
+    ```mlir
+    llm.param @w : tensor<2x2xf32> = dense<[[1.0, 2.0], [4.0, 3.0]]> : tensor<2x2xf32>
+    func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x2xf32>, tensor<?x2xf32>, !llm.kv) {
+      %w = llm.weight @w : tensor<2x2xf32>
+      %x = llm.embed %b, %w : tensor<2x2xf32> -> tensor<?x2xf32>
+      %c = llm.argmax %x : tensor<?x2xf32> -> tensor<?x2xf32>
+      return %c, %x, %kv : tensor<?x2xf32>, tensor<?x2xf32>, !llm.kv
+    }
+    ```
+  }];
+  let arguments = (ins LLM_Rows:$input);
+  let results = (outs LLM_Rows:$result);
+  let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
+  let hasVerifier = 1;
+}
+
 //===----------------------------------------------------------------------===//
 // Positions, KV cache, attention
 //===----------------------------------------------------------------------===//
@@ -412,7 +436,7 @@ def LLM_FusedOp : LLM_Op<"fused", [IsolatedFromAbove, RecursiveMemoryEffects, Si
   let summary = "ops that become one kernel";
   let description = [{
     Holds the ops it replaces: what it means is what its body means, so the interpreter just runs the body. `kind` names the kernel family
-    that the fusion pass had in mind (norm, rope_append, glu_linear, residual_linear); lowering checks that the body has that shape and otherwise lowers
+    that the fusion pass had in mind (norm, rope_append, glu_linear, residual_linear, argmax_linear); lowering checks that the body has that shape and otherwise lowers
     the body op by op.
 
     Example:

@@ -24,7 +24,8 @@ class Plan_Op<string mnemonic, list<Trait> traits = []> : Op<Plan_Dialect, mnemo
 def Plan_ProgramOp : Plan_Op<"program", [SymbolTable, NoTerminator, SingleBlock, IsolatedFromAbove]> {
   let summary = "a compiled step";
   let description = [{
-    Sizes of the step, and in its body buffers, weights, kernels and entries. `embeddingOffset` and `embeddingStride` are there if the entry "embed" is, `draftMaxSeq` (positions that
+    Sizes of the step, and in its body buffers, weights, kernels and entries. `embeddingOffset` and `embeddingStride` are there if the entry "embed" is, `choicesOffset` and
+    `choicesStride` if "head_choices" is, `draftMaxSeq` (positions that
     the draft was made for) and the place of its logits if the entries "draft" and "draft_head" are. `draftInputSize` and the place of its input are there if the draft takes
     rows, `draftMoreLogits` has the places of the logits of its further heads, and `draftMethod` (DraftMethod of include/lathe/artifact/Program.h) says what made it.
 
@@ -35,7 +36,8 @@ def Plan_ProgramOp : Plan_Op<"program", [SymbolTable, NoTerminator, SingleBlock,
                        OptionalAttr<I64Attr>:$embeddingOffset, OptionalAttr<I64Attr>:$embeddingStride,
                        OptionalAttr<I64Attr>:$draftMaxSeq, OptionalAttr<I64Attr>:$draftLogitsOffset, OptionalAttr<I64Attr>:$draftLogitsStride,
                        OptionalAttr<I64Attr>:$draftMethod, OptionalAttr<I64Attr>:$draftInputOffset, OptionalAttr<I64Attr>:$draftInputStride,
-                       OptionalAttr<I64Attr>:$draftInputSize, OptionalAttr<DenseI64ArrayAttr>:$draftMoreLogits);
+                       OptionalAttr<I64Attr>:$draftInputSize, OptionalAttr<DenseI64ArrayAttr>:$draftMoreLogits,
+                       OptionalAttr<I64Attr>:$choicesOffset, OptionalAttr<I64Attr>:$choicesStride);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     `max_rows` $maxRows `max_out_rows` $maxOutRows `max_seq` $maxSeq `vocabulary` $vocabulary `hidden` $hidden `arena` $arenaBytes
@@ -92,7 +94,7 @@ def Plan_KVGroupOp : Plan_Op<"kv_group", [Symbol]> {
 
 def Plan_EntryOp : Plan_Op<"entry", [NoTerminator, SingleBlock, HasParent<"ProgramOp">]> {
   let summary = "launches that the runtime runs as one";
-  let description = "Holds `plan.bucket` ops by ascending rows. Entries are \"step\", \"head\", perhaps \"embed\", and perhaps \"draft\" with \"draft_head\".";
+  let description = "Holds `plan.bucket` ops by ascending rows. Entries are \"step\", \"head\", perhaps \"embed\", perhaps \"head_choices\", and perhaps \"draft\" with \"draft_head\".";
   let arguments = (ins StrAttr:$entry);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$entry attr-dict-with-keyword $body";

@@ -146,12 +146,13 @@ template <typename Coder, typename P> void fields(Coder &coder, P &program) {
     c.scalar(group.draft);
   });
   bool heads = program.draftInputStride != 0;
-  if (!coder.more(!program.blocks.empty() || !program.kvPlanes.empty() || heads)) return; // a CPU's that knows no trees
+  bool choices = program.choicesStride != 0;
+  if (!coder.more(!program.blocks.empty() || !program.kvPlanes.empty() || heads || choices)) return; // a CPU's that knows no trees
   coder.list(program.blocks, 8, [](auto &c, auto &block) {
     c.scalar(block.threads);
     c.scalar(block.sharedBytes);
   });
-  if (!coder.more(!program.kvPlanes.empty() || heads)) return;
+  if (!coder.more(!program.kvPlanes.empty() || heads || choices)) return;
   coder.list(program.kvPlanes, 44, [](auto &c, auto &plane) {
     c.scalar(plane.group);
     c.scalar(plane.heads);
@@ -162,12 +163,15 @@ template <typename Coder, typename P> void fields(Coder &coder, P &program) {
     c.scalar(plane.pieceStride);
     c.scalar(plane.bytes);
   });
-  if (!coder.more(heads)) return; // no draft program that takes rows
+  if (!coder.more(heads || choices)) return; // no draft program that takes rows
   coder.enumeration(program.draftMethod, static_cast<uint32_t>(DraftMethod::medusa));
   coder.scalar(program.draftInputOffset);
   coder.scalar(program.draftInputStride);
   coder.scalar(program.draftInputSize);
   coder.list(program.draftMoreLogits, 8, [](auto &c, auto &offset) { c.scalar(offset); });
+  if (!coder.more(choices)) return; // one form of the head
+  coder.scalar(program.choicesOffset);
+  coder.scalar(program.choicesStride);
 }
 
 } // namespace

@@ -144,6 +144,8 @@ Status validateProgram(const Program &p, uint64_t weightBytes) {
     LATHE_RETURN_IF_ERROR(
         resultBuffer("embedding", p.embeddingOffset, p.embeddingStride, p.hiddenSize, p.maxOutRows, p.arenaBytes));
 
+  if (p.choicesStride) LATHE_RETURN_IF_ERROR(resultBuffer("choices", p.choicesOffset, p.choicesStride, 2, p.maxOutRows, p.arenaBytes));
+
   LATHE_RETURN_IF_ERROR(range("draftMaxSeq", p.draftMaxSeq, 0, p.maxSeq));
   if (p.draftMaxSeq)
     LATHE_RETURN_IF_ERROR(
@@ -196,21 +198,23 @@ Status validateProgram(const Program &p, uint64_t weightBytes) {
   for (size_t i = 0; i < p.args.size(); ++i) LATHE_RETURN_IF_ERROR(checkArg(p, i, weightBytes));
   for (size_t i = 0; i < p.launches.size(); ++i) LATHE_RETURN_IF_ERROR(checkLaunch(p, i));
 
-  static const char *const names[] = {"step", "head", "embed", "draft", "draft_head"};
+  static const char *const names[] = {"step", "head", "embed", "draft", "draft_head", "head_choices"};
   bool there[std::size(names)] = {};
   for (const Entry &entry : p.entries) {
     size_t kind = static_cast<size_t>(std::find(std::begin(names), std::end(names), entry.name) - std::begin(names));
     if (kind == std::size(names))
-      return wrong("program: unknown entry '%s', expected 'step', 'head', 'embed', 'draft' or 'draft_head'", entry.name.c_str());
+      return wrong("program: unknown entry '%s', expected 'step', 'head', 'embed', 'draft', 'draft_head' or 'head_choices'", entry.name.c_str());
     if (std::exchange(there[kind], true)) return wrong("program: entry '%s' is there twice", entry.name.c_str());
     bool rows = kind == 0 || kind == 3;
     LATHE_RETURN_IF_ERROR(checkEntry(p, entry, rows ? "maxRows" : "maxOutRows", rows ? p.maxRows : p.maxOutRows));
   }
-  auto [step, head, embed, draft, draftHead] = there;
+  auto [step, head, embed, draft, draftHead, choices] = there;
   if (!step || !head) return wrong("program: entry '%s' is missing", step ? "head" : "step");
   if (embed != (p.embeddingStride != 0))
     return wrong("program: expected an entry 'embed' and an embedding stride, or neither, found stride %u",
                  p.embeddingStride);
+  if (choices != (p.choicesStride != 0))
+    return wrong("program: expected an entry 'head_choices' and a stride of choices, or neither, found stride %u", p.choicesStride);
   if (draft != (p.draftMaxSeq != 0) || draftHead != draft)
     return wrong("program: expected the entries 'draft' and 'draft_head' and draftMaxSeq, or none of them, found draftMaxSeq %u",
                  p.draftMaxSeq);

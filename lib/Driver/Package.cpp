@@ -65,6 +65,7 @@ Result<codegen::KernelJob> makeJob(plan::KernelOp op, uint64_t &scratch) {
   if (f == "angles") return job<AnglesParams>(op, emitAngles, scratch);
   if (f == "rope_append") return job<RopeAppendParams>(op, emitRopeAppend, scratch);
   if (f == "attention") return job<AttentionParams>(op, emitAttention, scratch);
+  if (f == "argmax") return job<ArgmaxParams>(op, emitArgmax, scratch);
   if (f == "loops") return loopsJob(op);
   return unknownFamily(op);
 }
@@ -76,7 +77,7 @@ Status misfit(plan::KernelOp op) {
 }
 Status unknownFamily(plan::KernelOp op) {
   return makeError(StatusCode::unsupported,
-                   "kernel '%s': unknown family '%s', expected matmul, norm, quantize, activation, gather, angles, rope_append, attention or loops",
+                   "kernel '%s': unknown family '%s', expected matmul, norm, quantize, activation, gather, angles, rope_append, attention, argmax or loops",
                    op.getSymName().str().c_str(), op.getFamily().str().c_str());
 }
 
@@ -104,6 +105,7 @@ Program buildProgram(plan::ProgramOp op, uint64_t scratch) {
   p.draftInputSize = op.getDraftInputSize().value_or(0);
   for (int64_t offset : op.getDraftMoreLogits().value_or(llvm::ArrayRef<int64_t>()))
     p.draftMoreLogits.push_back(uint64_t(offset));
+  p.choicesOffset = op.getChoicesOffset().value_or(0), p.choicesStride = op.getChoicesStride().value_or(0);
   llvm::StringMap<uint32_t> kernels, groups, names;
   SymbolTable symbols(op);
   for (auto k : op.getOps<plan::KernelOp>())

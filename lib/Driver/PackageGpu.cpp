@@ -48,6 +48,7 @@ Result<PtxJob> makeJob(plan::KernelOp op) {
   if (f == "angles") return job<AnglesParams>(op, nvptx::emitAngles);
   if (f == "rope_append") return job<RopeAppendParams>(op, nvptx::emitRopeAppend);
   if (f == "attention") return job<AttentionParams>(op, nvptx::emitAttention);
+  if (f == "argmax") return job<ArgmaxParams>(op, nvptx::emitArgmax);
   if (f == "loops") return loopsJob(op);
   return unknownFamily(op);
 }

@@ -52,6 +52,8 @@ static std::string pipelineOf(Phase phase, const CompileOptions &o) {
     for (const char *pass : {"llm-fuse-glu", "llm-fuse-activate", "llm-fuse-residual", "llm-fuse-rope-append", "llm-fuse-attention-quantize",
                              "llm-fuse-norm"})
       if (enabled(pass)) add("func.func(" + std::string(pass) + ")");
+    // Last: it gives the step a second result.
+    if (enabled("llm-fuse-head")) add(o.gpu ? "func.func(llm-fuse-head{epilogue=false})" : "func.func(llm-fuse-head)");
     break;
   case Phase::kernels:
     add("llm-to-kernel");

@@ -184,7 +184,7 @@ private:
     FailureOr<RowsPtr> rows =
         llvm::TypeSwitch<Operation *, FailureOr<RowsPtr>>(op)
             .template Case<EmbedOp, LinearOp, QuantizeOp, AddOp, MulOp, ScaleOp, SoftcapOp, ActivationOp, GluOp, RmsNormOp, LayerNormOp,
-                           ColumnsOp, SelectRowsOp, AnglesOp, RopeOp, AttentionOp>([&](auto typed) { return eval(typed, in); })
+                           ColumnsOp, SelectRowsOp, ArgmaxOp, AnglesOp, RopeOp, AttentionOp>([&](auto typed) { return eval(typed, in); })
             .Default([](Operation *other) { return other->emitOpError() << "the interpreter does not know this op"; });
     if (failed(rows)) return failure();
     out.push_back({*rows, nullptr, nullptr});
@@ -329,6 +329,20 @@ private:
     for (auto [i, row] : llvm::enumerate(batch->outRows)) {
       if (row >= in[0].rows->rows) return op.emitOpError() << "output row " << row << " is outside an input of " << in[0].rows->rows << " rows";
       std::copy_n(in[0].rows->row(row), out->cols, out->row(i));
+    }
+    return out;
+  }
+
+  FailureOr<RowsPtr> eval(ArgmaxOp, In in) {
+    auto out = std::make_shared<Rows<Real>>(in[0].rows->rows, 2);
+    for (int64_t r = 0; r < out->rows; ++r) {
+      const Real *x = in[0].rows->row(r);
+      auto bad = [](Real v) { return !(v <= std::numeric_limits<float>::max()); };
+      int64_t best = 0;
+      for (int64_t i = 1; i < in[0].rows->cols && !bad(x[best]); ++i)
+        if (bad(x[i]) || x[i] > x[best]) best = i;
+      out->row(r)[0] = Real(best);
+      out->row(r)[1] = x[best];
     }
     return out;
   }

@@ -45,6 +45,7 @@ void lathe::buildFusePhase(OpPassManager &pm, const LLMPipelineOptions &options)
   functions.addPass(createLLMFuseRopeAppendPass());
   functions.addPass(createLLMFuseAttentionQuantizePass());
   functions.addPass(createLLMFuseNormPass());
+  functions.addPass(createLLMFuseHeadPass());
 }
 
 void lathe::registerLLMPipeline() {

@@ -7,7 +7,7 @@
 
 namespace lathe::runtime {
 
-static constexpr const char *entryNames[entryKinds] = {"step", "head", "embed", "draft", "draft_head"};
+static constexpr const char *entryNames[entryKinds] = {"step", "head", "embed", "draft", "draft_head", "head_choices"};
 
 const char *toString(EntryKind kind) { return entryNames[static_cast<size_t>(kind)]; }
 

@@ -17,9 +17,9 @@
 
 namespace lathe::runtime {
 
-/// Entries of a program. |draft| and |draftHead| are to a draft program what |step| and |head| are to the model (docs/speculation.md).
-enum class EntryKind { step, head, embed, draft, draftHead };
-constexpr uint32_t entryKinds = 5;
+/// Entries of a program. |headChoices| stands for |head| where only the largest logit of each row counts. |draft| and |draftHead| are to a draft program what |step| and |head| are to the model (docs/speculation.md).
+enum class EntryKind { step, head, embed, draft, draftHead, headChoices };
+constexpr uint32_t entryKinds = 6;
 /// The name in Program.entries.
 const char *toString(EntryKind kind);
 /// The kind of a name that validateProgram() has let pass.
@@ -59,6 +59,9 @@ public:
 
   /// Row |row| of the last completed "head": Program.vocabulary floats in host memory, valid until the next submit.
   virtual const float *logits(uint32_t row) = 0;
+  /// Row |row| of the last completed "head_choices", the same lifetime: two floats, the token with the largest logit (of equals the lowest; exact, for a
+  /// vocabulary has at most 2^24) and that logit. NaN and +infinity count as the largest, the first of them.
+  virtual const float *choice(uint32_t row) = 0;
   /// Row |row| of head |head| of the last completed "draft_head": the same of the draft program.
   virtual const float *draftLogits(uint32_t row, uint32_t head = 0) = 0;
   /// What row |row| of the next "draft" takes, of a program whose draft takes rows: Program.draftInputSize floats, copied. To be called between

@@ -142,7 +142,8 @@ Status Engine::checkWork(std::span<const Work> work) const {
   return Status();
 }
 
-Status Engine::forward(std::span<const Work> work, const RowSink &logits, const RowSink &hidden) {
+Status Engine::forward(std::span<const Work> work, const RowSink &logits, const RowSink &hidden, const RowSink &choices) {
+  const Sinks sinks{logits, hidden, choices};
   if (hidden && artifact->graph())
     return Status(StatusCode::unsupported, "a general graph has no hidden states");
   LATHE_RETURN_IF_ERROR(checkWork(work));
@@ -154,12 +155,12 @@ Status Engine::forward(std::span<const Work> work, const RowSink &logits, const 
     SequenceId s = work[w].sequence;
     for (size_t done = 0; done < tokens.size();) {
       const bool tree = !work[w].parents.empty();
-      if (rows == chunkRows || (tree && rows + tokens.size() > chunkRows)) LATHE_RETURN_IF_ERROR(runStep(logits, hidden));
+      if (rows == chunkRows || (tree && rows + tokens.size() > chunkRows)) LATHE_RETURN_IF_ERROR(runStep(sinks));
       auto n = static_cast<uint32_t>(std::min<size_t>(chunkRows - rows, tokens.size() - done));
       uint32_t begin = slots[s].length;
       if (Status status = kv->reserve(s, begin + n); !status.ok()) {
         // What is already in the step is sound: finish it, so that lengths and cache agree.
-        LATHE_RETURN_IF_ERROR(runStep(logits, hidden));
+        LATHE_RETURN_IF_ERROR(runStep(sinks));
         if (!kv->reserve(s, begin + n).ok()) return status; // blocks left of a window may have come back
       }
       for (uint32_t i = 0; i < n; ++i, ++rows) {
@@ -174,7 +175,7 @@ Status Engine::forward(std::span<const Work> work, const RowSink &logits, const 
         sequence[rows] = static_cast<int32_t>(s);
         bool wanted =
             work[w].output == OutputRows::all || (work[w].output == OutputRows::last && done + i + 1 == tokens.size());
-        if (wanted && (logits || hidden)) {
+        if (wanted && sinks) {
           outRow.push_back(static_cast<int32_t>(rows));
           outOrigin.push_back({static_cast<uint32_t>(w), static_cast<uint32_t>(done + i)});
         }
@@ -186,10 +187,10 @@ Status Engine::forward(std::span<const Work> work, const RowSink &logits, const 
       done += n;
     }
   }
-  return runStep(logits, hidden);
+  return runStep(sinks);
 }
 
-Status Engine::runStep(const RowSink &logits, const RowSink &hidden) {
+Status Engine::runStep(const Sinks &sinks) {
   if (!rows) return Status();
   const Program &p = program();
   if (cancelled && cancelled->load()) {
@@ -216,20 +217,23 @@ Status Engine::runStep(const RowSink &logits, const RowSink &hidden) {
   step.tableStride = kv->strides();
   LATHE_ASSIGN_OR_RETURN(Ticket ticket, device->submit(EntryKind::step, step));
   LATHE_RETURN_IF_ERROR(device->wait(ticket));
-  if (hidden)
+  if (sinks.hidden)
     for (size_t i = 0; i < outRow.size(); ++i)
-      LATHE_RETURN_IF_ERROR(hidden(outOrigin[i].work, outOrigin[i].token,
+      LATHE_RETURN_IF_ERROR(sinks.hidden(outOrigin[i].work, outOrigin[i].token,
                                    {device->hidden(static_cast<uint32_t>(outRow[i])), p.hiddenSize}));
-  if (logits) {
-    uint64_t slice = std::clamp<uint64_t>(logitSliceBytes / (uint64_t(p.logitsStride) * 4), 1, p.maxOutRows);
+  for (const RowSink *sink : {&sinks.logits, &sinks.choices}) {
+    if (!*sink) continue;
+    const bool whole = sink == &sinks.logits;
+    uint64_t slice = std::clamp<uint64_t>(logitSliceBytes / (uint64_t(whole ? p.logitsStride : 16) * 4), 1, p.maxOutRows);
     for (size_t first = 0; first < outRow.size(); first += slice) {
       step.outRows = static_cast<uint32_t>(std::min<uint64_t>(slice, outRow.size() - first));
       step.outRow = outRow.data() + first;
-      LATHE_ASSIGN_OR_RETURN(ticket, device->submit(EntryKind::head, step));
+      LATHE_ASSIGN_OR_RETURN(ticket, device->submit(whole ? EntryKind::head : EntryKind::headChoices, step));
       LATHE_RETURN_IF_ERROR(device->wait(ticket));
-      for (uint32_t i = 0; i < step.outRows; ++i)
-        LATHE_RETURN_IF_ERROR(
-            logits(outOrigin[first + i].work, outOrigin[first + i].token, {device->logits(i), p.vocabulary}));
+      for (uint32_t i = 0; i < step.outRows; ++i) {
+        auto row = whole ? std::span(device->logits(i), p.vocabulary) : std::span(device->choice(i), 2);
+        LATHE_RETURN_IF_ERROR((*sink)(outOrigin[first + i].work, outOrigin[first + i].token, row));
+      }
     }
   }
   for (uint32_t r = 0; r < rows; ++r) {

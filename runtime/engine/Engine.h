@@ -72,9 +72,9 @@ public:
 
   /// Appends tokens and hands out logits of the rows asked for, in order. Logits are computed in slices of at most 16
   /// MB. |hidden|, if given, receives hidden states after the last layer of the same rows; without |logits| no logits
-  /// are computed. Errors: invalidArgument (token outside the vocabulary, unknown sequence, parents that are no tree or of more rows than a step or maxTreeSlots have), resourceExhausted (context
+  /// are computed. |choices| instead of |logits|: receives Executable::choice() of the rows, of a program with choicesStride. Errors: invalidArgument (token outside the vocabulary, unknown sequence, parents that are no tree or of more rows than a step or maxTreeSlots have), resourceExhausted (context
   /// or KV cache full: steps before it have been done, length() says how far). An error of a sink ends the call.
-  Status forward(std::span<const Work> work, const RowSink &logits, const RowSink &hidden = nullptr);
+  Status forward(std::span<const Work> work, const RowSink &logits, const RowSink &hidden = nullptr, const RowSink &choices = nullptr);
 
   /// While |flag| is set, forward() ends between two steps with the status cancelled; null: never. The flag may be set
   /// from any thread or a signal handler.
@@ -100,7 +100,11 @@ private:
   };
   explicit Engine(std::shared_ptr<LoadedArtifact> loaded) : artifact(std::move(loaded)) {}
   Status checkWork(std::span<const Work> work) const;
-  Status runStep(const RowSink &logits, const RowSink &hidden);
+  struct Sinks {
+    const RowSink &logits, &hidden, &choices;
+    explicit operator bool() const { return logits || hidden || choices; }
+  };
+  Status runStep(const Sinks &sinks);
   void poisonReleased();
 
   std::shared_ptr<LoadedArtifact> artifact;

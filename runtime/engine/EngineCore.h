@@ -135,6 +135,7 @@ private:
     uint32_t piece = 0, choice = 0, slot = 0; ///< slot: in choiceResults
     uint32_t position = 0;                    ///< of the row's token
     const float *row = nullptr;
+    bool largest = false; ///< |row| is Executable::choice(), not logits
     const StepPiece *drafts = nullptr;     ///< verify: the piece
     uint32_t firstRow = 0, rows = 1;       ///< verify: rows of the piece, in this job and those after it
     uint32_t results = 0, nextRow = 0;     ///< verify: rows sampled; the row that decides next, UINT32_MAX: none
@@ -156,10 +157,12 @@ private:
   void sampleDrafts(uint32_t head);
   void begin(const StepPlan &plan);
   Status compute(const StepPlan &plan);
+  bool choicesSuffice(const StepPlan &plan);
   Status slices(const StepPlan &plan, EntryKind kind);
-  void addJobs(const StepPlan &plan, uint32_t piece, uint32_t token, const float *row);
+  void addJobs(const StepPlan &plan, uint32_t piece, uint32_t token, const float *row, bool largest);
   void runJobs();
   void runJob(Job &job, Sampler &sampler);
+  Status sampleRow(const Job &at, const Choice &choice, uint32_t index, Sampler &sampler, Sample &out);
   void runVerify(Job &job, Sampler &sampler);
   void decide(Job &at, const Job &job, uint32_t row, Sampler &sampler);
   void take(Job &job);

@@ -89,11 +89,28 @@ Status EngineCore::compute(const StepPlan &plan) {
   Status ran = device->run(plan, scheduler->kv());
   deviceSeconds += clock() - before;
   LATHE_RETURN_IF_ERROR(ran);
-  if (logits) LATHE_RETURN_IF_ERROR(slices(plan, EntryKind::head));
+  bool largest = logits && choicesSuffice(plan);
+  counters.choiceSteps += largest;
+  if (logits) LATHE_RETURN_IF_ERROR(slices(plan, largest ? EntryKind::headChoices : EntryKind::head));
   if (embeddings) LATHE_RETURN_IF_ERROR(slices(plan, EntryKind::embed));
   for (const StepPiece &piece : plan.pieces)
     if (Active *a = piece.promptDone ? find(piece.request) : nullptr) tellPrompt(*a);
   return Status();
+}
+
+/// Whether every row of logits that the step is to give would only be asked for its largest. One row that needs more makes the head write logits for all, since
+/// two runs of it would read its weights twice.
+bool EngineCore::choicesSuffice(const StepPlan &plan) {
+  if (!artifact->program().choicesStride) return false;
+  for (const StepPiece &piece : plan.pieces) {
+    Active *a = find(piece.request);
+    if (!a || a->request.kind == RequestKind::embedding || piece.resultFrom >= piece.tokens) continue;
+    if (a->request.promptLogprobs >= 0 && piece.first + piece.resultFrom + 1 < a->request.prompt.size()) return false;
+    if (piece.drafts && a->request.acceptance != Acceptance::exact) return false;
+    for (uint32_t k = 0; k < piece.samples; ++k)
+      if (!Sampler::takesLargest(a->request.sampling, a->choices[piece.samples > 1 ? k : piece.choice].history)) return false;
+  }
+  return true;
 }
 
 /// Results of one kind, a slice at a time, each used before the next takes its place.
@@ -117,7 +134,7 @@ Status EngineCore::slices(const StepPlan &plan, EntryKind kind) {
     LATHE_RETURN_IF_ERROR(count.status());
     jobCount = 0;
     for (uint32_t i = 0; i < *count; ++i)
-      addJobs(plan, origins[first + i].piece, origins[first + i].token, device->result(kind, i).data());
+      addJobs(plan, origins[first + i].piece, origins[first + i].token, device->result(kind, i).data(), kind == EntryKind::headChoices);
     runJobs();
     for (size_t j = 0; j < jobCount; ++j)
       take(jobs[j]);
@@ -127,7 +144,7 @@ Status EngineCore::slices(const StepPlan &plan, EntryKind kind) {
   return Status();
 }
 
-void EngineCore::addJobs(const StepPlan &plan, uint32_t index, uint32_t token, const float *row) {
+void EngineCore::addJobs(const StepPlan &plan, uint32_t index, uint32_t token, const float *row, bool largest) {
   const StepPiece &piece = plan.pieces[index];
   Active *a = find(piece.request);
   auto add = [&](Job::Kind kind, uint32_t choice, uint32_t slot) {
@@ -140,6 +157,7 @@ void EngineCore::addJobs(const StepPlan &plan, uint32_t index, uint32_t token, c
     job.slot = slot;
     job.position = piece.first + (piece.parents ? piece.place(token) : token);
     job.row = row;
+    job.largest = largest;
     job.status = Status();
   };
   if (a->request.kind == RequestKind::embedding) return add(Job::pool, 0, 0);
@@ -173,7 +191,7 @@ void EngineCore::runJobs() {
   for (uint32_t j = 0; j < jobCount; ++j) {
     if (jobs[j].kind == Job::follow) continue;
     runnable.push_back(j);
-    if (jobs[j].kind != Job::pool)
+    if (jobs[j].kind != Job::pool && !jobs[j].largest)
       cost += vocabulary * (jobs[j].kind == Job::score ? 4 : jobs[j].request->request.sampling.temperature > 0 ? 8 : 1);
   }
   auto threads = static_cast<unsigned>(std::min<uint64_t>(samplers.size(), runnable.size()));
@@ -193,16 +211,20 @@ void EngineCore::runJobs() {
       this);
 }
 
+/// The token that the row of |at| says, for choice number |index| of its request.
+Status EngineCore::sampleRow(const Job &at, const Choice &choice, uint32_t index, Sampler &sampler, Sample &out) {
+  if (at.largest) return sampler.take(at.row[0], at.row[1], at.position + 1, out);
+  return sampler.sample({at.row, artifact->program().vocabulary}, at.request->request.sampling, choice.history, at.position + 1, {}, index, out);
+}
+
 /// May run on any thread: writes the job (and of a verify job its results and, meanwhile, its choice's history) alone.
 void EngineCore::runJob(Job &job, Sampler &sampler) {
   const Active &a = *job.request;
-  std::span<const float> logits(job.row, artifact->program().vocabulary);
   if (job.kind == Job::score)
-    job.status = sampler.score(logits, a.request.prompt[job.position + 1], a.request.promptLogprobs, job.position + 1,
+    job.status = sampler.score({job.row, artifact->program().vocabulary}, a.request.prompt[job.position + 1], a.request.promptLogprobs, job.position + 1,
                                job.result);
   else if (job.kind == Job::sample)
-    job.status = sampler.sample(logits, a.request.sampling, a.choices[job.choice].history, job.position + 1, {},
-                                job.choice, job.result);
+    job.status = sampleRow(job, a.choices[job.choice], job.choice, sampler, job.result);
   else if (job.kind == Job::verify)
     runVerify(job, sampler);
 }
@@ -233,7 +255,7 @@ void EngineCore::decide(Job &at, const Job &job, uint32_t row, Sampler &sampler)
                                                            : acceptByRejection(law, drafts, q, {p.seed, job.choice, at.position + 1});
   }
   if (decision.token < 0) {
-    at.status = sampler.sample(logits, p, choice.history, at.position + 1, {}, job.choice, at.result);
+    at.status = sampleRow(at, choice, job.choice, sampler, at.result);
     return;
   }
   at.result.token = decision.token;

@@ -33,18 +33,20 @@ struct Active {
   bool done = false;
 };
 
-/// Samples for one request from the logits of its last token; marks it done when that ends it.
+/// Samples for one request from the logits of its last token, or, with |largest|, from what Executable::choice() says of them; marks it done when that
+/// ends it.
 void takeToken(Engine &engine, Sampler &sampler, const GenerateRequest &request, GenerateResult &result,
-                 Active &state, std::span<const float> logits) {
+                 Active &state, std::span<const float> row, bool largest) {
   uint32_t length = engine.length(request.sequence);
-  Result<Sample> sampled = sampler.sample(logits, request.sampling, state.history, length);
-  if (!sampled.ok()) {
+  Sample sample;
+  Status status = largest ? sampler.take(row[0], row[1], length, sample)
+                          : sampler.sample(row, request.sampling, state.history, length, {}, request.sampling.choice, sample);
+  if (!status.ok()) {
     result.reason = FinishReason::failed;
-    result.error = sampled.status();
+    result.error = std::move(status);
     state.done = true;
     return;
   }
-  const Sample &sample = *sampled;
   if (std::find(request.stopTokens.begin(), request.stopTokens.end(), sample.token) != request.stopTokens.end()) {
     result.reason = FinishReason::stop;
     result.stopToken = sample.token;
@@ -114,13 +116,21 @@ Status generate(Engine &engine, std::span<const GenerateRequest> requests, std::
     work.push_back({requests[i].sequence, rest, active[i].done ? OutputRows::none : OutputRows::last});
     owner.push_back(i);
   }
-  RowSink sink = [&](size_t w, size_t, std::span<const float> logits) {
+  bool largest = false;
+  RowSink sink = [&](size_t w, size_t, std::span<const float> row) {
     Active &state = active[owner[w]];
     ++times.newTokens;
-    takeToken(engine, sampler, requests[state.request], results[state.request], state, logits);
+    takeToken(engine, sampler, requests[state.request], results[state.request], state, row, largest);
     return Status();
   };
-  if (!work.empty()) LATHE_RETURN_IF_ERROR(engine.forward(work, sink));
+  // No logits where all samples of a step are their largest.
+  auto forward = [&] {
+    largest = engine.program().choicesStride && std::all_of(active.begin(), active.end(), [&](const Active &state) {
+                return state.done || Sampler::takesLargest(requests[state.request].sampling, state.history);
+              });
+    return largest ? engine.forward(work, nullptr, nullptr, sink) : engine.forward(work, sink);
+  };
+  if (!work.empty()) LATHE_RETURN_IF_ERROR(forward());
   times.promptSeconds += secondsSince(begin);
 
   begin = Clock::now();
@@ -133,7 +143,7 @@ Status generate(Engine &engine, std::span<const GenerateRequest> requests, std::
       work.push_back({requests[active[a].request].sequence, {&active[a].next, 1}, OutputRows::last});
       owner.push_back(a);
     }
-    LATHE_RETURN_IF_ERROR(engine.forward(work, sink));
+    LATHE_RETURN_IF_ERROR(forward());
     ++times.steps;
   }
   times.decodeSeconds += secondsSince(begin);

@@ -129,6 +129,7 @@ struct EngineStats {
   uint64_t savedKvBytes = 0;
   BlockTimes kvTimes;
   uint64_t steps = 0, rows = 0, promptTokens = 0, newTokens = 0;
+  uint64_t choiceSteps = 0; ///< whose rows needed the largest logit only, so that no logits were written
   uint64_t prefixQueried = 0, prefixHit = 0; ///< tokens
   uint64_t preemptedRecompute = 0, preemptedSave = 0;
   uint64_t rejectedQueue = 0, rejectedDeadline = 0;

@@ -132,7 +132,7 @@ Status StepDevice::keepPath(const StepPiece &piece, std::span<const uint8_t> pat
 
 Result<uint32_t> StepDevice::results(EntryKind kind, std::span<const int32_t> rows, size_t first) {
   const Program &p = program();
-  uint32_t stride = kind == EntryKind::embed ? p.embeddingStride : p.logitsStride;
+  uint32_t stride = kind == EntryKind::embed ? p.embeddingStride : kind == EntryKind::headChoices ? p.choicesStride : p.logitsStride;
   uint64_t slice = std::clamp<uint64_t>(resultSliceBytes / (uint64_t(stride) * 4), 1, p.maxOutRows);
   step.outRows = static_cast<uint32_t>(std::min<uint64_t>(slice, rows.size() - first));
   step.outRow = rows.data() + first;
@@ -142,6 +142,7 @@ Result<uint32_t> StepDevice::results(EntryKind kind, std::span<const int32_t> ro
 
 std::span<const float> StepDevice::result(EntryKind kind, uint32_t index) {
   if (kind == EntryKind::embed) return {device->embedding(index), program().hiddenSize};
+  if (kind == EntryKind::headChoices) return {device->choice(index), 2};
   return {device->logits(index), program().vocabulary};
 }
 

@@ -47,8 +47,8 @@ public:
   /// Moves the KV entries of the drafts of |piece| that were right (ascending indexes of drafts in a tree) together, behind the token
   /// before them all.
   Status keepPath(const StepPiece &piece, std::span<const uint8_t> path, const KVCache &kv);
-  /// Computes results of some of |rows| of the last step, from |rows|[first] on: logits (EntryKind::head) or the normed
-  /// hidden states (EntryKind::embed), at most 16 MB at once. Returns how many; result(kind, i) is that of rows[first +
+  /// Computes results of some of |rows| of the last step, from |rows|[first] on: logits (EntryKind::head), the largest of them (EntryKind::headChoices, see
+  /// Executable::choice) or the normed hidden states (EntryKind::embed), at most 16 MB at once. Returns how many; result(kind, i) is that of rows[first +
   /// i].
   Result<uint32_t> results(EntryKind kind, std::span<const int32_t> rows, size_t first);
   std::span<const float> result(EntryKind kind, uint32_t index);

@@ -174,10 +174,17 @@ Sampler::Sampler(int32_t vocab) : vocabSize(vocab), work(vocab), spread(vocab) {
   sums.resize(bucketCount);
 }
 
+static bool penalizes(const SamplingParams &p) { return p.repetitionPenalty != 1.0f || p.presencePenalty != 0 || p.frequencyPenalty != 0; }
+static bool holdsBack(const SamplingParams &p, const TokenHistory &history) { return history.outputTokens() < p.minTokens && !p.stopTokenIds.empty(); }
+static bool draws(const SamplingParams &p) { return p.temperature >= smallestTemperature && p.topK != 1; }
+static Status damaged(uint32_t position, int32_t token, float logit) {
+  return makeError(StatusCode::internal, "logits at position %u: token %d has %f", position, token, static_cast<double>(logit));
+}
+static Status noneLeft(uint32_t position) { return makeError(StatusCode::failedPrecondition, "no token may be chosen at position %u", position); }
+
 const float *Sampler::adjust(const float *logits, const SamplingParams &params, const TokenHistory &history,
                              std::span<const uint32_t> allowed) {
-  bool penalties = params.repetitionPenalty != 1.0f || params.presencePenalty != 0 || params.frequencyPenalty != 0;
-  bool tooShort = history.outputTokens() < params.minTokens && !params.stopTokenIds.empty();
+  bool penalties = penalizes(params), tooShort = holdsBack(params, history);
   if (allowed.empty() && !penalties && !tooShort && params.logitBias.empty()) return logits;
   std::copy(logits, logits + vocabSize, work.begin());
   if (!allowed.empty())
@@ -339,6 +346,21 @@ Result<Sample> Sampler::sample(std::span<const float> logits, const SamplingPara
   return out;
 }
 
+bool Sampler::takesLargest(const SamplingParams &p, const TokenHistory &history) {
+  return !draws(p) && p.logprobs < 0 && p.logitBias.empty() && !penalizes(p) && !holdsBack(p, history);
+}
+
+Status Sampler::take(float token, float logit, uint32_t position, Sample &out) const {
+  if (!(token >= 0 && token < static_cast<float>(vocabSize)))
+    return makeError(StatusCode::internal, "sampler: expected a token below %d at position %u, found %f", vocabSize, position, static_cast<double>(token));
+  if (!(logit <= std::numeric_limits<float>::max())) return damaged(position, static_cast<int32_t>(token), logit);
+  if (logit == minusInfinity) return noneLeft(position);
+  out.token = static_cast<int32_t>(token);
+  out.logprob = 0;
+  out.top.clear();
+  return Status();
+}
+
 /// The largest logit. Errors: the wrong number of them, NaN or +inf.
 Status Sampler::largestOf(std::span<const float> logits, uint32_t position, float &top) const {
   if (logits.size() != static_cast<size_t>(vocabSize))
@@ -349,8 +371,7 @@ Status Sampler::largestOf(std::span<const float> logits, uint32_t position, floa
   int32_t at = 0;
   while (logits[at] <= std::numeric_limits<float>::max())
     ++at;
-  return makeError(StatusCode::internal, "logits at position %u: token %d has %f", position, at,
-                   static_cast<double>(logits[at]));
+  return damaged(position, at, logits[at]);
 }
 
 Status Sampler::score(std::span<const float> logits, int32_t token, int32_t count, uint32_t position, Sample &out) {
@@ -375,9 +396,9 @@ Status Sampler::keep(std::span<const float> logits, const SamplingParams &params
     return makeError(StatusCode::invalidArgument, "repetition_penalty: %g makes a logit at position %u overflow",
                      static_cast<double>(params.repetitionPenalty), position);
   if (top == minusInfinity)
-    return makeError(StatusCode::failedPrecondition, "no token may be chosen at position %u", position);
+    return noneLeft(position);
 
-  kept.inverseT = params.temperature < smallestTemperature || params.topK == 1 ? 0 : 1.0 / static_cast<double>(params.temperature);
+  kept.inverseT = draws(params) ? 1.0 / static_cast<double>(params.temperature) : 0;
   bool cutK = params.topK > 0 && params.topK < vocabSize, cutP = params.topP < 1, cutMin = params.minP > 0;
   kept.all = !cutK && !cutP && !cutMin;
   if (kept.inverseT == 0 || kept.all) return Status();

@@ -97,6 +97,11 @@ public:
   /// The same for |choice| instead of params.choice, into |out|, whose memory is used again.
   Status sample(std::span<const float> logits, const SamplingParams &params, const TokenHistory &history,
                 uint32_t position, std::span<const uint32_t> allowed, uint32_t choice, Sample &out);
+  /// Whether sample() takes the largest raw logit, whatever the logits are; |history| as for sample(). Stays true when output is added.
+  static bool takesLargest(const SamplingParams &params, const TokenHistory &history);
+  /// What sample() says then, of a row whose largest logit is |logit|, that of |token| (of equals the lowest; NaN and +inf are larger than all others, the
+  /// first of them counts). Errors as of sample(), and internal for no token of the vocabulary.
+  Status take(float token, float logit, uint32_t position, Sample &out) const;
   /// The law that sample() draws from: fills |out| with vocabSize probabilities, behind everything that |params| ask for; a single 1 where nothing is
   /// drawn. Errors as of sample().
   Status law(std::span<const float> logits, const SamplingParams &params, const TokenHistory &history, uint32_t position, std::vector<double> &out);

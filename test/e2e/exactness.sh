@@ -47,7 +47,7 @@ compare parallel 1e-4 --activations f32 --kv f32 --target native -- --parallel -
 compare gemma 1e-4 --activations f32 --kv f16 --target native -- --window 40 --head-norms --post-norms --activation gelu_tanh --softcap 30 --head 64 --heads 4 --kv-heads 1
 compare odd 1e-4 --activations f32 --kv f32 --target native -- --hidden 100 --head 22 --heads 5 --kv-heads 1 --ffn 77 --weights f16,bf16,f32 --embedding f16 --bias
 compare mixed 2e-2 --target native -- --weights q8_0,q4_0,int4_g32,int8 --hidden 128 --ffn 192
-for pass in llm-fuse-norm llm-fuse-glu llm-fuse-residual llm-fuse-rope-append llm-fuse-attention-quantize llm-merge-linears; do
+for pass in llm-fuse-norm llm-fuse-glu llm-fuse-residual llm-fuse-rope-append llm-fuse-attention-quantize llm-merge-linears llm-fuse-head; do
   compare "without-$pass" 1e-4 --activations f32 --kv f32 --target native --disable $pass -- --head-norms
 done
 

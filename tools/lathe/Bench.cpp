@@ -17,7 +17,7 @@ struct BenchFlags {
   EngineFlags engine;
   uint64_t prompt = 512, fresh = 128, depth = 0, repeat = 5;
   std::vector<uint64_t> batches = {1};
-  bool json = false;
+  bool json = false, greedy = false;
 };
 
 double seconds(std::chrono::steady_clock::time_point begin) {
@@ -34,7 +34,7 @@ double median(std::vector<double> values) {
 /// Feeds pseudo-random tokens and measures; one row of the report.
 class Bench {
 public:
-  Bench(Engine &engine, uint32_t batch) : engine(engine), sequences(batch) {}
+  Bench(Engine &engine, uint32_t batch, bool greedy) : engine(engine), sequences(batch), greedy(greedy) {}
 
   Status open() {
     for (SequenceId &s : sequences) {
@@ -55,7 +55,8 @@ public:
         ids[i].push_back(draw());
       work.push_back({sequences[i], ids[i], output});
     }
-    return engine.forward(work, [](size_t, size_t, std::span<const float>) { return Status(); });
+    auto drop = [](size_t, size_t, std::span<const float>) { return Status(); };
+    return greedy ? engine.forward(work, nullptr, nullptr, drop) : engine.forward(work, drop);
   }
   Status toDepth(uint64_t depth) {
     for (SequenceId s : sequences)
@@ -76,12 +77,13 @@ private:
   }
   Engine &engine;
   std::vector<SequenceId> sequences;
+  bool greedy;
   uint64_t state = 1;
 };
 
 Result<Json> measure(Session &session, const BenchFlags &f, uint64_t batch, const MachineLimits &limits) {
   Engine &engine = *session.engine;
-  Bench bench(engine, static_cast<uint32_t>(batch));
+  Bench bench(engine, static_cast<uint32_t>(batch), f.greedy);
   LATHE_RETURN_IF_ERROR(bench.open());
   std::vector<double> prompt, decode;
   for (uint64_t round = 0; round <= f.repeat; ++round) { // round 0 warms up
@@ -105,7 +107,7 @@ Result<Json> measure(Session &session, const BenchFlags &f, uint64_t batch, cons
       weightBytesOfStep(engine.program(), static_cast<uint32_t>(batch), static_cast<uint32_t>(batch)));
   double bytes = decodeRate / static_cast<double>(batch) * weights;
   auto perSecond = [&](uint64_t tokens, uint64_t depth) {
-    double predicted = predictSeconds(engine.program(), tokens, batch, depth, limits);
+    double predicted = predictSeconds(engine.program(), tokens, batch, depth, limits, f.greedy);
     return predicted > 0 ? static_cast<double>(tokens * batch) / predicted : 0;
   };
   return Json{{"prompt", f.prompt},
@@ -134,6 +136,7 @@ Result<int> benchCommand(const Args &args) {
   o.number("-d, --depth", "N", "tokens in the context before each measurement (default 0)", f.depth, 0, 1u << 26);
   o.numbers("-b, --batch", "N,...", "sequences at one time (default 1)", f.batches, 1, 1024);
   o.number("-r, --repeat", "N", "repeats (default 5)", f.repeat, 1, 1000);
+  o.flag("--greedy", "the largest logit of each row instead of its logits, as where all are sampled greedily", f.greedy);
   o.flag("--json", "one line of JSON a row", f.json);
   o.heading("Speculation: plain and speculated answers in turns, which must be the same");
   SpeculationBench s;
@@ -168,6 +171,7 @@ Result<int> benchCommand(const Args &args) {
   if (!f.engine.context) f.engine.context = f.depth + std::max({f.prompt, f.fresh, uint64_t(1)});
   LATHE_ASSIGN_OR_RETURN(Session session, Session::open(path, f.engine, static_cast<uint32_t>(widest)));
   session.engine->close(session.sequence);
+  if (f.greedy) LATHE_RETURN_IF_ERROR(needChoices(session));
   MachineLimits limits = measureLimits(session.engine->executable().threads(), session.artifact->variant());
   if (!f.json)
     std::printf(

@@ -18,7 +18,7 @@ namespace {
 struct ExplainFlags {
   EngineFlags engine;
   uint64_t rows = 1, batch = 1, depth = 0, repeat = 20;
-  bool each = false, json = false;
+  bool each = false, json = false, greedy = false;
 };
 
 /// The name with every number as '*', so that the launches of all layers fall together.
@@ -62,7 +62,7 @@ Result<std::vector<LaunchProfile>> profileSteps(Session &session, const ExplainF
       engine.executable().setProfiling(true);
     }
     if (round == 2) engine.executable().setProfiling(true);
-    LATHE_RETURN_IF_ERROR(engine.forward(step, drop));
+    LATHE_RETURN_IF_ERROR(f.greedy ? engine.forward(step, nullptr, nullptr, drop) : engine.forward(step, drop));
   }
   return engine.executable().profile();
 }
@@ -112,6 +112,7 @@ Result<int> explainCommand(const Args &args) {
   o.number("-b, --batch", "N", "sequences in the step (default 1)", f.batch, 1, 1024);
   o.number("-d, --depth", "N", "tokens before them (default 0)", f.depth, 0, 1u << 26);
   o.number("-r, --repeat", "N", "steps to take the fastest of (default 20)", f.repeat, 1, 100000);
+  o.flag("--greedy", "the head that says the largest logit of each row, as where all are sampled greedily", f.greedy);
   o.flag("--each", "one line a launch, not one a kernel", f.each);
   o.flag("--json", "one line of JSON a row", f.json);
   f.engine.declare(o);
@@ -132,6 +133,7 @@ Result<int> explainCommand(const Args &args) {
     return makeError(StatusCode::unsupported, "'explain' compares with limits of the CPU: expected device 'cpu', found '%s'", session.device->name());
   if (session.artifact->graph())
     return Status(StatusCode::unsupported, "'explain' tells of kernels: expected a model raised to llm ops, found a general graph");
+  if (f.greedy) LATHE_RETURN_IF_ERROR(needChoices(session));
   const Program &p = session.engine->program();
   if (f.rows * f.batch > p.maxRows)
     return makeError(StatusCode::invalidArgument, "expected at most %u rows in a step, found %zu", p.maxRows,
@@ -143,7 +145,7 @@ Result<int> explainCommand(const Args &args) {
   std::vector<bool> inHead(p.launches.size());
   for (const Entry &e : p.entries)
     for (const Bucket &b : e.buckets)
-      for (uint32_t i = 0; e.name == "head" && i < b.launchCount; ++i)
+      for (uint32_t i = 0; (e.name == "head" || e.name == "head_choices") && i < b.launchCount; ++i)
         inHead[b.firstLaunch + i] = true;
   auto rows = static_cast<double>(f.rows * f.batch);
   double entries = rows * (static_cast<double>(f.depth) + (static_cast<double>(f.rows) + 1) / 2);

@@ -37,7 +37,7 @@ static double predictEntry(const Program &p, const char *name, uint64_t bucketRo
   return seconds;
 }
 
-double predictSeconds(const Program &p, uint64_t tokens, uint64_t batch, uint64_t depth, const MachineLimits &limits) {
+double predictSeconds(const Program &p, uint64_t tokens, uint64_t batch, uint64_t depth, const MachineLimits &limits, bool greedy) {
   double seconds = 0;
   uint64_t all = tokens * batch;
   for (uint64_t done = 0; done < all; done += p.maxRows) {
@@ -52,7 +52,7 @@ double predictSeconds(const Program &p, uint64_t tokens, uint64_t batch, uint64_
   }
   for (uint64_t done = 0; done < batch; done += p.maxOutRows) {
     uint64_t rows = std::min<uint64_t>(p.maxOutRows, batch - done);
-    seconds += predictEntry(p, "head", rows, static_cast<double>(rows), 1, 0, limits);
+    seconds += predictEntry(p, greedy ? "head_choices" : "head", rows, static_cast<double>(rows), 1, 0, limits);
   }
   return seconds;
 }

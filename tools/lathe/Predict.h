@@ -17,8 +17,8 @@ struct Figures {
 Figures workOf(const Launch &l, double rows, double rowsOfSequence, double entries, const MachineLimits &limits);
 
 /// Predicted seconds of feeding |tokens| tokens to each of |batch| sequences that hold |depth| tokens, in steps as wide
-/// as the program allows, with logits of the last row of each sequence.
+/// as the program allows, with logits of the last row of each sequence, or with |greedy| their largest.
 double predictSeconds(const Program &program, uint64_t tokens, uint64_t batch, uint64_t depth,
-                      const MachineLimits &limits);
+                      const MachineLimits &limits, bool greedy = false);
 
 } // namespace lathe::tool

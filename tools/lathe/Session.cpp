@@ -62,6 +62,12 @@ Result<const runtime::TextModel *> Session::needText() const {
                    artifact->path().c_str());
 }
 
+Status needChoices(const Session &session) {
+  if (session.artifact->program().choicesStride) return Status();
+  return makeError(StatusCode::failedPrecondition, "option '--greedy': expected an artifact with the entry 'head_choices', which '%s' lacks; compile it with llm-fuse-head",
+                   session.artifact->path().c_str());
+}
+
 uint64_t weightBytesOfStep(const Program &program, uint32_t rows, uint32_t outRows) {
   uint64_t bytes = 0;
   for (const Entry &entry : program.entries) {

@@ -36,6 +36,8 @@ struct Session {
   Result<const runtime::TextModel *> needText() const;
 };
 
+/// Error: failedPrecondition when the program cannot say the largest logit of a row without its logits.
+Status needChoices(const Session &session);
 /// Bytes of weights that a step of |rows| rows with |outRows| results reads.
 uint64_t weightBytesOfStep(const Program &program, uint32_t rows, uint32_t outRows);
 

@@ -53,12 +53,14 @@ struct KernelCost {
 ///
 /// gateUp: weight rows come in units of 64: 32 gate rows, then the 32 up rows of the same outputs; n = 2 * outputs,
 /// outputs padded with zero rows to a multiple of 32. out = activations [K = n / 2] in outAct, without bias and residual.
+///
+/// argmax: out = rows f32 of the largest output of every argmaxRun outputs, then of their indexes (ArgmaxParams with pairs), without residual.
 struct MatmulParams {
   StorageType type = StorageType::q4_0;
   int64_t n = 0, k = 0;
   ActFormat act = ActFormat::int8;
   bool halves = false; ///< the input has half sums (needed for types with subK 16)
-  enum Epilogue { store, gateUp } epilogue = store;
+  enum Epilogue { store, gateUp, argmax } epilogue = store;
   Activation activation = Activation::silu; ///< silu or geluTanh
   bool bias = false, residual = false;
   int64_t outStride = 0;
@@ -66,7 +68,7 @@ struct MatmulParams {
   ActFormat outAct = ActFormat::int8;
   bool outHalves = false;
 };
-/// Output tiles (of 16) one item covers: 1, or 4 with gateUp.
+/// Output tiles (of 16) one item covers: 1, or 4 with gateUp, 16 with argmax.
 int64_t matmulTilesPerUnit(const MatmulParams &p);
 int64_t matmulUnits(const MatmulParams &p);
 
@@ -154,6 +156,15 @@ int64_t attentionRowBlock(const AttentionParams &p);
 /// Bytes of the partials of |rows| rows: [row][query head][maxChunks] of a 64-byte header and rowStride(valueDim) floats.
 uint64_t partialsBytes(const AttentionParams &p, int64_t rows);
 
+/// out row = {index, value, 0, ...}: the largest of |width| values of a row, of equals the one with the lowest index. NaN and +infinity are larger than
+/// anything else and equal to each other. Args: x rows, out rows (stride outStride). One row an item.
+struct ArgmaxParams {
+  int64_t width = 0; ///< 1 .. 2^24
+  int64_t inStride = 0, outStride = 16;
+  bool pairs = false;  ///< value i has the index that follows as float i + width of the row, ascending; else i
+  bool outRows = false; ///< items are step->outRows rows
+};
+
 /// row = cap * tanha(row * (1 / cap)) in place over step->outRows rows. Args: rows.
 struct SoftcapParams {
   int64_t n = 0, stride = 0;
@@ -168,6 +179,7 @@ llvm::LogicalResult emitGather(mlir::ModuleOp module, llvm::StringRef symbol, co
 llvm::LogicalResult emitAngles(mlir::ModuleOp module, llvm::StringRef symbol, const AnglesParams &p, X86Target target);
 llvm::LogicalResult emitRopeAppend(mlir::ModuleOp module, llvm::StringRef symbol, const RopeAppendParams &p, X86Target target);
 llvm::LogicalResult emitAttention(mlir::ModuleOp module, llvm::StringRef symbol, const AttentionParams &p, X86Target target);
+llvm::LogicalResult emitArgmax(mlir::ModuleOp module, llvm::StringRef symbol, const ArgmaxParams &p, X86Target target);
 llvm::LogicalResult emitSoftcap(mlir::ModuleOp module, llvm::StringRef symbol, const SoftcapParams &p, X86Target target);
 
 KernelCost cost(const MatmulParams &p);
@@ -178,6 +190,7 @@ KernelCost cost(const GatherParams &p);
 KernelCost cost(const AnglesParams &p);
 KernelCost cost(const RopeAppendParams &p);
 KernelCost cost(const AttentionParams &p);
+KernelCost cost(const ArgmaxParams &p);
 KernelCost cost(const SoftcapParams &p);
 
 /// Bytes of LatheKernelFn's |scratch| a kernel needs; 0 for most.

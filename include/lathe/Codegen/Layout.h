@@ -51,4 +51,7 @@ constexpr int64_t activationBytes(int64_t rows, int64_t k, ActFormat format, boo
 /// Row strides are whole vectors.
 constexpr int64_t rowStride(int64_t width) { return (width + 15) / 16 * 16; }
 
+/// Outputs of which a matmul with the argmax epilogue says the largest one.
+constexpr int64_t argmaxRun = 256;
+
 } // namespace lathe::codegen

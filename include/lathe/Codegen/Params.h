@@ -65,6 +65,10 @@ void visitFields(AttentionParams &p, V &&v) {
       v("out_stride", p.outStride), v("max_chunks", p.maxChunks), v("form", p.form), v("quantize", p.quantize), v("act", p.act), v("halves", p.halves);
 }
 template <typename V>
+void visitFields(ArgmaxParams &p, V &&v) {
+  v("width", p.width), v("in_stride", p.inStride), v("out_stride", p.outStride), v("pairs", p.pairs), v("out_rows", p.outRows);
+}
+template <typename V>
 void visitFields(LoopsParams &p, V &&v) {
   v("width", p.width), v("inputs", p.inputs), v("stride0", p.stride0), v("stride1", p.stride1), v("stride2", p.stride2),
       v("out_stride", p.outStride), v("out_rows", p.outRows), v("select", p.select);

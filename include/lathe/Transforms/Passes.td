@@ -187,4 +187,20 @@ def LLMFuseNormPass : LLM_Pass<"llm-fuse-norm", "::mlir::func::FuncOp"> {
   let statistics = [Statistic<"numFused", "fused", "llm.fused ops made">];
 }
 
+def LLMFuseHeadPass : LLM_Pass<"llm-fuse-head", "::mlir::func::FuncOp"> {
+  let summary = "give the step a second result: the largest logit of each row and its token";
+  let description = [{
+    When the logits of `@step` are the result of a linear with one weight, the step also returns `llm.fused "argmax_linear"` with the body linear, argmax, a copy of that linear. Compiled
+    code computes either the logits or this: where all rows of a step are sampled greedily, no logits are written or read. The logits stay as they are, and the tokens are those
+    that the sampler takes from them. Run last: other passes expect a step of two results. Other functions are left.
+
+    With `epilogue=false` the argmax reads the logits (GPUs, where it saves their way to the host).
+
+    Before: `%y = llm.linear %q, %w`, `return %y, %kv`.
+    After: `%y = llm.linear %q, %w`, `%c = llm.fused "argmax_linear" (%q, %w) { ... }`, `return %y, %c, %kv`.
+  }];
+  let options = [Option<"epilogue", "epilogue", "bool", "true", "one op for the linear and the argmax">];
+  let statistics = [Statistic<"numFused", "fused", "second results made">];
+}
+
 #endif

@@ -80,6 +80,7 @@ struct Bucket {
 /// (at most Program.maxOutRows a call), reading what the last "step" left in the arena. "embed", which a program may lack: the
 /// hidden states of step.outRows rows behind the last norm, from the same. "draft" and "draft_head", both or neither: what "step" and "head" are, of a
 /// program that guesses what the step would say (docs/speculation.md). It shares the arena: a run of the draft overwrites what the step left there.
+/// "head_choices", which a program may lack: what the sampler needs of the logits where it takes the largest, from the same as "head".
 struct Entry {
   std::string name;
   std::vector<Bucket> buckets;
@@ -144,6 +145,8 @@ struct Program {
   uint32_t draftInputStride = 0; ///< floats; 0: the draft takes none
   uint32_t draftInputSize = 0;   ///< floats of such a row, which is a hidden row of the step: hiddenSize
   std::vector<uint64_t> draftMoreLogits; ///< as draftLogitsOffset: where heads behind the first leave theirs
+  uint64_t choicesOffset = 0; ///< in the arena: float32 [maxOutRows][choicesStride], what "head_choices" leaves: the token as a float32, its logit
+  uint32_t choicesStride = 0; ///< floats; 0: there is no entry "head_choices"
   /// Heads of the draft program, whose tokens follow each other.
   uint32_t draftHeads() const { return draftMaxSeq ? 1 + static_cast<uint32_t>(draftMoreLogits.size()) : 0; }
   /// Not 0: the artifact has no WEIGHTS section and the runtime makes this many bytes up from the seed (for

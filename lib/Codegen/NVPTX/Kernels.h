@@ -47,6 +47,7 @@ LaunchShape launchShape(const GatherParams &p);
 LaunchShape launchShape(const AnglesParams &p);
 LaunchShape launchShape(const RopeAppendParams &p);
 LaunchShape launchShape(const AttentionParams &p);
+LaunchShape launchShape(const ArgmaxParams &p);
 LaunchShape launchShape(const SoftcapParams &p);
 LaunchShape launchShape(const LoopsParams &p);
 
@@ -61,6 +62,7 @@ LogicalResult emitGather(ModuleOp module, StringRef symbol, const GatherParams &
 LogicalResult emitAngles(ModuleOp module, StringRef symbol, const AnglesParams &p, const Chip &chip);
 LogicalResult emitRopeAppend(ModuleOp module, StringRef symbol, const RopeAppendParams &p, const Chip &chip);
 LogicalResult emitAttention(ModuleOp module, StringRef symbol, const AttentionParams &p, const Chip &chip);
+LogicalResult emitArgmax(ModuleOp module, StringRef symbol, const ArgmaxParams &p, const Chip &chip);
 LogicalResult emitSoftcap(ModuleOp module, StringRef symbol, const SoftcapParams &p, const Chip &chip);
 /// |body| as for x86's emitLoops.
 LogicalResult emitLoops(ModuleOp module, StringRef symbol, const LoopsParams &p, mlir::Region *body, const Chip &chip);

@@ -417,6 +417,7 @@ LogicalResult verify(ModuleOp module, StringRef symbol, const MmaParams &p) {
   if (packedTileBytes(p.type, p.k) > INT32_MAX || actLayout(p.k, p.act, p.halves).blockBytes > INT32_MAX / 4)
     return fail("k = " + Twine(p.k) + " is too large for one tile");
   if (p.rowTile != 8 && p.rowTile != 16 && p.rowTile != 32) return fail("expected a row tile of 8, 16 or 32, found " + Twine(p.rowTile));
+  if (p.epilogue == MatmulParams::argmax) return fail("unsupported: an argmax epilogue on a GPU");
   int64_t most = p.act != ActFormat::bf16 ? 1 : p.epilogue == MatmulParams::gateUp ? 4 : 8;
   if (p.kSegments < 1 || p.kSegments > most || !llvm::isPowerOf2_64(p.kSegments))
     return fail("expected a power of two of 1 to " + Twine(most) + " segments of K, found " + Twine(p.kSegments));

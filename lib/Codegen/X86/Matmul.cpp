@@ -5,10 +5,11 @@
 // tile is read from memory once and meets activations that stay in L2. The 16 lanes are 16 outputs.
 //===----------------------------------------------------------------------===//
 #include "X86/Matmul.h"
+#include "Common/Largest.h"
 
 namespace lathe::codegen {
 
-int64_t matmulTilesPerUnit(const MatmulParams &p) { return p.epilogue == MatmulParams::gateUp ? 4 : 1; }
+int64_t matmulTilesPerUnit(const MatmulParams &p) { return p.epilogue == MatmulParams::gateUp ? 4 : p.epilogue == MatmulParams::argmax ? argmaxRun / 16 : 1; }
 int64_t matmulUnits(const MatmulParams &p) {
   int64_t rows = 16 * matmulTilesPerUnit(p);
   return (p.n + rows - 1) / rows;
@@ -21,7 +22,9 @@ KernelCost cost(const MatmulParams &p) {
   // bf16 activations are multiplied in float32 too (docs/exactness.md).
   c.arithmetic = isInt8(p.act) ? Arithmetic::int8 : Arithmetic::f32;
   int64_t out =
-      p.epilogue == MatmulParams::gateUp ? activationLayout(p.n / 2, p.outAct, p.outHalves).blockBytes / 16 : 4 * p.n;
+      p.epilogue == MatmulParams::gateUp   ? activationLayout(p.n / 2, p.outAct, p.outHalves).blockBytes / 16
+      : p.epilogue == MatmulParams::argmax ? 8 * matmulUnits(p)
+                                           : 4 * p.n;
   c.bytesPerRow = uint64_t(activationLayout(p.k, p.act, p.halves).blockBytes / 16 + out + (p.residual ? 4 * p.n : 0));
   return c;
 }
@@ -43,6 +46,10 @@ static LogicalResult verify(ModuleOp module, StringRef symbol, const MatmulParam
     if (p.bias || p.residual) return error() << "a gate/up epilogue takes no bias and no residual";
     if (p.activation != Activation::silu && p.activation != Activation::geluTanh)
       return error() << "expected silu or gelu_tanh in a gate/up epilogue";
+  } else if (p.epilogue == MatmulParams::argmax) {
+    if (p.n > int64_t(1) << 24 || p.residual || p.outStride < 2 * matmulUnits(p))
+      return error() << "expected at most 16777216 outputs, no residual and an output stride of at least " << 2 * matmulUnits(p) << " in an argmax epilogue, found " << p.n << " outputs, "
+                     << (p.residual ? "a" : "no") << " residual and " << p.outStride;
   } else if (p.outStride < rowStride(p.n) && p.outStride != p.n)
     return error() << "expected an output stride of at least " << p.n << ", found " << p.outStride;
   return success();
@@ -110,13 +117,52 @@ LogicalResult emitMatmul(ModuleOp module, StringRef symbol, const MatmulParams &
     e.loop(e.c(0), e.c(mb), 1, [&](Value r) { gateUpRow(e, p, outLayout, out, unit, block, mb, r); });
   };
 
+  // Of a unit's outputs the largest of each row. What was met so far is in scratch: the K loop needs the registers.
+  auto largest = [&](Value unit, Value block, int64_t mb) {
+    const int64_t T = m.tilesAtOnce(mb), perUnit = matmulTilesPerUnit(p), indexesAt = 64 * mb;
+    e.loop(e.c(0), e.c(mb), 1, [&](Value r) {
+      Largest none = Largest::none(e, e.splatF(e.vf, 0));
+      e.st(none.value, e.at(e.scratch, r, 64), 0, 64);
+      e.st(none.index, e.at(e.scratch, r, 64), indexesAt, 64);
+    });
+    Value begin = e.mulc(unit, perUnit), end = e.mins(e.addc(begin, perUnit), e.c((p.n + 15) / 16));
+    e.loop(begin, end, T, [&](Value first) {
+      // An odd number of tiles: the last one twice, which changes nothing.
+      Values at{first}, tiles;
+      if (T == 2) at.push_back(e.mins(e.addc(first, 1), e.sub(end, e.c(1))));
+      for (Value t : at)
+        tiles.push_back(e.at(weights, t, tileBytes));
+      m.tiles(tiles, e.at(activations, block, m.a.blockBytes), mb, [&](llvm::function_ref<Value(int64_t, int64_t)> y) {
+        for (int64_t t = 0; t < T; ++t) {
+          Value b = bias ? e.ld(e.vf, e.gep(bias, e.shl(at[t], 6)), 0, 64) : Value();
+          Value columns = e.fadd(e.splat(e.i2f(e.trunc(e.i32, e.shl(at[t], 4)))), e.i2f(e.iota(16)));
+          Value there = p.n % 16 ? e.fcmp(arith::CmpFPredicate::OLT, columns, e.splatF(e.vf, double(p.n))) : Value();
+          for (int64_t r = 0; r < mb; ++r) {
+            Value v = y(t, r);
+            if (b) v = e.fadd(v, b);
+            if (there) v = e.select(there, v, Largest::none(e, v).value);
+            Largest now = Largest{e.ld(e.vf, e.scratch, 64 * r, 64), e.ld(e.vf, e.scratch, indexesAt + 64 * r, 64)}.with(e, v, columns);
+            e.st(now.value, e.scratch, 64 * r, 64);
+            e.st(now.index, e.scratch, indexesAt + 64 * r, 64);
+          }
+        }
+      });
+    });
+    e.loop(e.c(0), e.c(mb), 1, [&](Value r) {
+      Value from = e.at(e.scratch, r, 64), to = e.gep(out, e.add(e.mulc(e.add(e.shl(block, 4), r), 4 * p.outStride), e.shl(unit, 2)));
+      Largest best = Largest{e.ld(e.vf, from, 0, 64), e.ld(e.vf, from, indexesAt, 64)}.ofLanes(e);
+      e.st(best.value, to, 0, 4);
+      e.st(best.index, to, 4 * matmulUnits(p), 4);
+    });
+  };
+
   // At most 512 KiB of activations at a time.
   const int64_t superBlock = std::max<int64_t>(1, (int64_t(512) << 10) / m.a.blockBytes);
   Value blocks = e.divc(e.addc(rows, 15), 16);
   e.loop(e.c(0), blocks, superBlock, [&](Value first) {
     Value last = e.mins(rows, e.mulc(e.addc(first, superBlock), 16));
-    if (gateUp) {
-      e.items([&](Value unit) { e.rowBlocks(first, last, [&](Value block, int64_t mb) { gated(unit, block, mb); }); });
+    if (p.epilogue != MatmulParams::store) {
+      e.items([&](Value unit) { e.rowBlocks(first, last, [&](Value block, int64_t mb) { gateUp ? gated(unit, block, mb) : largest(unit, block, mb); }); });
       return;
     }
     // Units in pairs where some body takes two tiles.

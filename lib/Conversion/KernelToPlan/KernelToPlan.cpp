@@ -73,10 +73,14 @@ public:
     program = plan::ProgramOp::create(b, step.getLoc(), options.maxRows, maxOutRows, options.maxSeq, output.getLogits().getType().getWidth(),
                                       output.getHidden().getType().getWidth(), arena, offsetOf(output.getHidden()),
                                       output.getHidden().getType().getStride(), offsetOf(output.getLogits()), stride, IntegerAttr(), IntegerAttr(),
-                                      IntegerAttr(), IntegerAttr(), IntegerAttr(), IntegerAttr(), IntegerAttr(), IntegerAttr(), IntegerAttr(), DenseI64ArrayAttr());
+                                      IntegerAttr(), IntegerAttr(), IntegerAttr(), IntegerAttr(), IntegerAttr(), IntegerAttr(), IntegerAttr(), DenseI64ArrayAttr(), IntegerAttr(), IntegerAttr());
     if (Value embedding = output.getEmbedding()) {
       program.setEmbeddingOffset(offsetOf(embedding));
       program.setEmbeddingStride(cast<RowsType>(embedding.getType()).getStride());
+    }
+    if (Value choices = output.getChoices()) {
+      program.setChoicesOffset(offsetOf(choices));
+      program.setChoicesStride(strideOf(choices));
     }
     if (draft) {
       if (failed(checkDraftGroups())) return failure();
@@ -114,7 +118,7 @@ public:
     emitGroups();
     for (auto &buffer : buffers)
       plan::BufferOp::create(b, step.getLoc(), bufferName(buffer.id), buffer.offset, buffer.bytes, buffer.first, buffer.last);
-    if (failed(entries(steps, "step", "head", "embed")) || (draft && failed(entries(drafts, "draft", "draft_head", "")))) return failure();
+    if (failed(entries(steps, "step", "head", "embed", "head_choices")) || (draft && failed(entries(drafts, "draft", "draft_head", "", "")))) return failure();
     step.erase();
     if (draft) draft.erase();
     return success();
@@ -155,13 +159,29 @@ private:
     return success();
   }
 
-  /// The launches of |part|: its rows, its head, and, if |embedName| is not empty, what makes embeddings of them.
-  LogicalResult entries(Part &part, StringRef rowsName, StringRef headName, StringRef embedName) {
-    SmallVector<Operation *> rowOps, headOps, embedOps;
+  /// The ops of the head that |results| are made by.
+  llvm::DenseSet<Operation *> headOf(ArrayRef<Value> results) {
+    llvm::DenseSet<Operation *> all;
+    SmallVector<Value> work(results);
+    while (!work.empty()) {
+      Value v = work.pop_back_val();
+      Operation *op = v ? v.getDefiningOp() : nullptr;
+      if (op && isHead(op) && all.insert(op).second) llvm::append_range(work, op->getOperands());
+    }
+    return all;
+  }
+
+  /// The launches of |part|: its rows, its head, and, if the names are not empty, what makes embeddings of them and what makes choices instead of logits.
+  LogicalResult entries(Part &part, StringRef rowsName, StringRef headName, StringRef embedName, StringRef choicesName) {
+    SmallVector<Operation *> rowOps, headOps, embedOps, choiceOps;
+    auto forLogits = headOf(part.results()), forChoices = headOf({part.output.getChoices()});
     for (Operation *op : part.order)
       if (!isa<kernel::ViewOp, kernel::OutputOp>(op)) {
         bool embeds = op->getNumResults() && op->getResult(0) == part.output.getEmbedding();
         if (embeds) embedOps.push_back(op);
+        bool chooses = forChoices.contains(op);
+        if (chooses) choiceOps.push_back(op);
+        if (chooses && !forLogits.contains(op)) continue;
         if (!embeds || !op->getResult(0).hasOneUse()) (isHead(op) ? headOps : rowOps).push_back(op);
       }
     bool canSplit = options.splitRows > 0 && llvm::any_of(rowOps, [](Operation *op) { return isa<kernel::AttentionOp>(op); });
@@ -174,7 +194,8 @@ private:
       headSizes = bucketSizes({8}, maxOutRows);
     }
     if (failed(entry(rowsName, rowOps, sizes)) || failed(entry(headName, headOps, headSizes))) return failure();
-    return embedOps.empty() || embedName.empty() ? success() : entry(embedName, embedOps, headSizes);
+    if (!embedOps.empty() && !embedName.empty() && failed(entry(embedName, embedOps, headSizes))) return failure();
+    return choiceOps.empty() || choicesName.empty() ? success() : entry(choicesName, choiceOps, headSizes);
   }
 
   static SmallVector<int64_t> bucketSizes(ArrayRef<int64_t> small, int64_t most) {
@@ -444,7 +465,7 @@ private:
       for (Operation *op : ops) {
         auto result = llvm::TypeSwitch<Operation *, LogicalResult>(op)
                           .Case<kernel::GatherOp, kernel::NormOp, kernel::QuantizeOp, kernel::ActivateOp, kernel::MatmulOp, kernel::AnglesOp,
-                                kernel::RopeAppendOp, kernel::AttentionOp, kernel::SelectOp, kernel::LoopsOp>([&](auto o) { return plan(o); })
+                                kernel::RopeAppendOp, kernel::AttentionOp, kernel::SelectOp, kernel::ArgmaxOp, kernel::LoopsOp>([&](auto o) { return plan(o); })
                           .Default([](Operation *o) { return o->emitError() << "unsupported: no launch for this op"; });
         if (failed(result)) return failure();
       }
@@ -534,6 +555,12 @@ private:
         p.outHalves = act.getHalves();
       } else {
         p.outStride = strideOf(op.getResult());
+        if (op.getArgmax()) {
+          p.epilogue = MatmulParams::argmax;
+          if (options.gpu) return op.emitError() << "unsupported: a matmul with argmax on a GPU, where 'llm-fuse-head' takes epilogue=false";
+          if (cast<RowsType>(op.getResult().getType()).getWidth() != 2 * matmulUnits(p))
+            return op.emitError() << "expected a result of width " << 2 * matmulUnits(p) << " for " << p.n << " outputs with argmax, found " << op.getResult().getType();
+        }
       }
       p.bias = !op.getBiases().empty();
       p.residual = bool(op.getResidual());
@@ -659,6 +686,19 @@ private:
     l.items = ItemKind::perOutRow;
     l.cost.bytesPerRow = p.width * 8;
     launch(op, "loops", p, l);
+    return success();
+  }
+
+  LogicalResult plan(kernel::ArgmaxOp op) {
+    ArgmaxParams p;
+    auto in = op.getInput().getType();
+    p.pairs = op.getPairs(), p.width = in.getWidth() / (p.pairs ? 2 : 1);
+    p.inStride = in.getStride(), p.outStride = strideOf(op.getResult()), p.outRows = outRows(op.getResult().getType());
+    LaunchSpec l;
+    arg(l, op.getInput()), arg(l, op.getResult());
+    l.items = rowItems(p.outRows);
+    l.cost = cost(p);
+    launch(op, "argmax", p, l);
     return success();
   }
 

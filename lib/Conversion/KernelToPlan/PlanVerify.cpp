@@ -47,6 +47,8 @@ struct PlanVerifyPass : lathe::impl::PlanVerifyPassBase<PlanVerifyPass> {
     int64_t logitsEnd = program.getLogitsOffset() + program.getLogitsStride() * 4 * program.getMaxOutRows();
     int64_t embeddingEnd = program.getEmbeddingOffset().value_or(0) + program.getEmbeddingStride().value_or(0) * 4 * program.getMaxOutRows();
     if (embeddingEnd > peak) return program.emitError() << "embeddings end at " << embeddingEnd << ", outside the arena of " << peak << " bytes";
+    int64_t choicesEnd = program.getChoicesOffset().value_or(0) + program.getChoicesStride().value_or(0) * 4 * program.getMaxOutRows();
+    if (choicesEnd > peak) return program.emitError() << "choices end at " << choicesEnd << ", outside the arena of " << peak << " bytes";
     int64_t inputEnd = program.getDraftInputOffset().value_or(0) + program.getDraftInputStride().value_or(0) * 4 * program.getMaxRows();
     if (inputEnd > peak) return program.emitError() << "rows of the draft end at " << inputEnd << ", outside the arena of " << peak << " bytes";
     for (int64_t at : program.getDraftMoreLogits().value_or(ArrayRef<int64_t>()))

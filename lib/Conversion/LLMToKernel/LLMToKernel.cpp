@@ -6,6 +6,7 @@
 // apply costs speed and nothing else.
 //===----------------------------------------------------------------------===//
 #include "dialects/Kernel/Kernel.h"
+#include "lathe/Codegen/Layout.h"
 #include "lathe/Conversion/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -53,9 +54,9 @@ public:
     size_t inputs = type.getNumInputs(), results = type.getNumResults();
     auto isRows = [](Type t) { return isa<RankedTensorType>(t) && cast<RankedTensorType>(t).getRank() == 2 && cast<RankedTensorType>(t).isDynamicDim(0); };
     if (inputs < 2 || inputs > (draft ? 3 : 2) || !isa<llm::BatchType>(type.getInput(0)) || !isa<llm::KVType>(type.getInput(1)) ||
-        (inputs == 3 && !isRows(type.getInput(2))) || results < 2 || (!draft && results != 2) || !isa<llm::KVType>(type.getResults().back()) ||
+        (inputs == 3 && !isRows(type.getInput(2))) || results < 2 || (!draft && results > 3) || !isa<llm::KVType>(type.getResults().back()) ||
         !llvm::all_of(type.getResults().drop_back(), isRows))
-      return step.emitError() << "expected a " << (draft ? "draft of type (!llm.batch, !llm.kv[, rows]) -> (logits..., !llm.kv)" : "step of type (!llm.batch, !llm.kv) -> (logits, !llm.kv)")
+      return step.emitError() << "expected a " << (draft ? "draft of type (!llm.batch, !llm.kv[, rows]) -> (logits..., !llm.kv)" : "step of type (!llm.batch, !llm.kv) -> (logits[, choices], !llm.kv)")
                               << ", found " << type;
     SmallVector<Type> taken{type.getInput(1)};
     if (inputs == 3) taken.push_back(rowsType(cast<RankedTensorType>(type.getInput(2)).getDimSize(1), false));
@@ -194,7 +195,7 @@ private:
     return llvm::TypeSwitch<Operation *, LogicalResult>(op)
         .Case<llm::WeightOp>([](auto) { return success(); })
         .Case<llm::EmbedOp, llm::LinearOp, llm::QuantizeOp, llm::AddOp, llm::MulOp, llm::ScaleOp, llm::SoftcapOp,
-              llm::ActivationOp, llm::GluOp, llm::RmsNormOp, llm::LayerNormOp, llm::ColumnsOp, llm::SelectRowsOp,
+              llm::ActivationOp, llm::GluOp, llm::RmsNormOp, llm::LayerNormOp, llm::ColumnsOp, llm::SelectRowsOp, llm::ArgmaxOp,
               llm::AnglesOp, llm::RopeOp, llm::KVAppendOp, llm::AttentionOp, llm::FusedOp>(
             [&](auto o) { return lowerOp(o); })
         .Case<func::ReturnOp>([&](func::ReturnOp o) { return finish(o); })
@@ -277,7 +278,7 @@ private:
     Value residualRows = residual && !gaps ? rows(residual) : Value();
     auto type = RowsType::get(b.getContext(), gaps ? at : begin, at, isOut(in));
     auto matmul = kernel::MatmulOp::create(b, op.getLoc(), type, in, residualRows, b.getArrayAttr(names),
-                                           b.getDenseI64ArrayAttr(columns), b.getArrayAttr(biases), llm::ActivationAttr());
+                                           b.getDenseI64ArrayAttr(columns), b.getArrayAttr(biases), llm::ActivationAttr(), UnitAttr());
     lowered.buffer = matmul.getResult();
     values[result] = lowered;
     if (residual && gaps) return op.emitError() << "unsupported: a residual on a merged linear whose parts are not multiples of 16";
@@ -393,6 +394,31 @@ private:
     values[op.getResult()] = {in, {{0, 0, width(op.getResult())}}, true};
     hidden = in;
     return success();
+  }
+
+  LogicalResult lowerOp(llm::ArgmaxOp op) {
+    Value in = rows(op.getInput());
+    if (llvm::any_of(values[op.getInput()].segments, [](Lowered::Segment s) { return s.begin != s.at; })) return op.emitError() << "unsupported: argmax over parts of a merged linear that are not multiples of 16";
+    set(op.getResult(), kernel::ArgmaxOp::create(b, op.getLoc(), rowsType(2, isOut(in)), in, UnitAttr()));
+    return success();
+  }
+  /// The linear never leaves its result: of each run of outputs it says the largest.
+  FailureOr<bool> argmaxLinear(llm::LinearOp linear, llm::ArgmaxOp argmax) {
+    if (linear.getWeights().size() != 1 || argmax.getInput() != linear.getResult()) return false;
+    auto name = packed(linear.getWeights(), 0, linear);
+    if (failed(name)) return failure();
+    SmallVector<Attribute> biases;
+    if (linear.getBias()) {
+      auto bias = vector(linear.getBias(), linear);
+      if (failed(bias)) return failure();
+      biases.push_back(*bias);
+    }
+    Value in = activations(linear.getInput(), linear.getLoc());
+    int64_t runs = llvm::divideCeil(width(argmax.getInput()), codegen::argmaxRun);
+    Value best = kernel::MatmulOp::create(b, linear.getLoc(), rowsType(2 * runs, isOut(in)), in, Value(), b.getArrayAttr(*name), b.getDenseI64ArrayAttr({0}),
+                                          b.getArrayAttr(biases), llm::ActivationAttr(), b.getUnitAttr());
+    set(argmax.getResult(), kernel::ArgmaxOp::create(b, argmax.getLoc(), rowsType(2, isOut(in)), best, b.getUnitAttr()));
+    return true;
   }
 
   LogicalResult lowerOp(llm::AnglesOp op) {
@@ -551,6 +577,8 @@ private:
       values[ops[1]->getResult(0)] = {kernel::ActivateOp::create(b, ops[0]->getLoc(), actType(ops[1]->getResult(0), isOut(gate)), act, gate, up), {}};
       return true;
     }
+    if (kind == "argmax_linear" && ops.size() == 2 && is(0, llm::LinearOp()) && is(1, llm::ArgmaxOp()))
+      return argmaxLinear(cast<llm::LinearOp>(ops[0]), cast<llm::ArgmaxOp>(ops[1]));
     if (kind == "rope_append") return ropeAppendFused(ops);
     return false;
   }
@@ -571,7 +599,7 @@ private:
     if (failed(name)) return failure();
     Value in = activations(gate.getInput(), gate.getLoc());
     auto matmul = kernel::MatmulOp::create(b, gate.getLoc(), actType(quantize.getResult(), isOut(in)), in, Value(), b.getArrayAttr(*name),
-                                           b.getDenseI64ArrayAttr({0}), b.getArrayAttr({}), glu.getKindAttr());
+                                           b.getDenseI64ArrayAttr({0}), b.getArrayAttr({}), glu.getKindAttr(), UnitAttr());
     values[quantize.getResult()] = {matmul.getResult(), {}};
     return true;
   }
@@ -615,6 +643,12 @@ private:
     return true;
   }
 
+  /// The argmax that makes |v|, perhaps inside an llm.fused.
+  static llm::ArgmaxOp argmaxOf(Value v) {
+    if (auto fused = v.getDefiningOp<llm::FusedOp>()) v = fused.getBody().front().getTerminator()->getOperand(cast<OpResult>(v).getResultNumber());
+    return v.getDefiningOp<llm::ArgmaxOp>();
+  }
+
   LogicalResult finish(func::ReturnOp op) {
     if (!hidden) return op.emitError() << "expected an llm.select_rows before the logits";
     SmallVector<Value> logits;
@@ -622,7 +656,14 @@ private:
       logits.push_back(rows(result));
       if (!isOut(logits.back())) return op.emitError() << "expected logits that depend on llm.select_rows";
     }
-    kernel::OutputOp::create(b, op.getLoc(), hidden, logits[0], embedding, ArrayRef(logits).drop_front());
+    Value choices;
+    if (logits.size() == 2 && step.getSymName() == "step") {
+      llm::ArgmaxOp argmax = argmaxOf(op.getOperand(1));
+      if (!argmax || width(argmax.getInput()) != width(op.getOperand(0)))
+        return op.emitError() << "expected the step's choices to be an llm.argmax over " << width(op.getOperand(0)) << " columns, the logits'";
+      choices = logits.pop_back_val();
+    }
+    kernel::OutputOp::create(b, op.getLoc(), hidden, logits[0], embedding, choices, ArrayRef(logits).drop_front());
     func::ReturnOp::create(b, op.getLoc());
     return success();
   }

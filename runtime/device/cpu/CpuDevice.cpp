@@ -62,6 +62,9 @@ public:
   const float *logits(uint32_t row) override {
     return reinterpret_cast<const float *>(arena.data + program.logitsOffset) + uint64_t(row) * program.logitsStride;
   }
+  const float *choice(uint32_t row) override {
+    return reinterpret_cast<const float *>(arena.data + program.choicesOffset) + uint64_t(row) * program.choicesStride;
+  }
   const float *draftLogits(uint32_t row, uint32_t head) override {
     return reinterpret_cast<const float *>(arena.data + draftLogitsAt(program, head)) + uint64_t(row) * program.draftLogitsStride;
   }

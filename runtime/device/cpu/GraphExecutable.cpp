@@ -75,6 +75,7 @@ public:
 
   Result<Ticket> submit(EntryKind kind, const LatheStep &step) override {
     if (kind == EntryKind::embed) return Status(StatusCode::unsupported, "a general graph has no embedding entry");
+    if (kind == EntryKind::headChoices) return makeError(StatusCode::unsupported, "the program has no entry '%s'", toString(kind));
     if (kind == EntryKind::head) {
       outRows.assign(step.outRow, step.outRow + step.outRows);
       for (int32_t row : outRows)
@@ -93,6 +94,7 @@ public:
     uint64_t at = lastOnly ? 0 : uint64_t(outRows[row]);
     return logitRows.data() + at * program.vocabulary;
   }
+  const float *choice(uint32_t row) override { return logits(row); } // there is no such entry to submit
   const float *draftLogits(uint32_t, uint32_t) override { return logitRows.data(); } // there is no draft to submit
   Status setDraftInput(uint32_t row, std::span<const float> values) override { return checkDraftInput(program, row, values.size()); }
   const float *embedding(uint32_t) override { return hiddenRow.data(); }

@@ -48,6 +48,7 @@ public:
   const float *logits(uint32_t row) override {
     return fetch(logitsHost, row, program.logitsOffset, program.logitsStride, program.vocabulary, logitsReady);
   }
+  const float *choice(uint32_t row) override { return fetch(choicesHost, row, program.choicesOffset, program.choicesStride, 2, choicesReady); }
   const float *draftLogits(uint32_t row, uint32_t head) override {
     return fetch(draftHost, row, draftLogitsAt(program, head), program.draftLogitsStride, program.vocabulary, draftReady, head * program.maxOutRows);
   }
@@ -139,8 +140,8 @@ private:
   const Entry *entries[entryKinds] = {};
   std::vector<uint8_t> staging;
   std::vector<uint8_t> moved[2]; ///< blocks of copyEntry()
-  std::vector<float> logitsHost, draftHost, hiddenHost, embeddingHost;
-  std::vector<bool> logitsReady, draftReady, hiddenReady, embeddingReady;
+  std::vector<float> logitsHost, choicesHost, draftHost, hiddenHost, embeddingHost;
+  std::vector<bool> logitsReady, choicesReady, draftReady, hiddenReady, embeddingReady;
   std::vector<uint64_t> launchArgs;
   // What sendStep works with; the capacity is there from the start but for |dense|, which has the sequences of the caller.
   std::vector<int32_t> dense, sequenceIds;
@@ -198,6 +199,8 @@ Status GpuExecutable::create(const ExecutableOptions &options) {
   logitsHost.resize(uint64_t(p.maxOutRows) * p.vocabulary);
   hiddenHost.resize(uint64_t(p.maxRows) * p.hiddenSize);
   logitsReady.resize(p.maxOutRows);
+  choicesHost.resize(uint64_t(p.maxOutRows) * 2);
+  choicesReady.resize(p.maxOutRows);
   hiddenReady.resize(p.maxRows);
   const uint64_t draftRows = uint64_t(p.maxOutRows) * p.draftHeads();
   draftHost.resize(draftRows * p.vocabulary), draftReady.resize(draftRows);
@@ -307,6 +310,7 @@ Result<Ticket> GpuExecutable::submit(EntryKind kind, const LatheStep &step) {
     profile.seconds += seconds;
   }
   std::fill(logitsReady.begin(), logitsReady.end(), false);
+  std::fill(choicesReady.begin(), choicesReady.end(), false);
   std::fill(draftReady.begin(), draftReady.end(), false);
   std::fill(embeddingReady.begin(), embeddingReady.end(), false);
   if (runsRows(kind)) std::fill(hiddenReady.begin(), hiddenReady.end(), false);

@@ -7,7 +7,8 @@
 // The artifacts are one model compiled with different pages. A pool of requests is answered first, each alone, by the
 // single-caller engine on one thread. Then every schedule draws an engine (page, KV size, rows of a step, policy, kind of
 // preemption, prefix cache, placement) and a sequence of events (arrivals, aborts, deadlines), all from its own seed, and every
-// request's tokens and log-probabilities must have the bits of its answer alone. The engine's
+// request's tokens and log-probabilities must have the bits of its answer alone, which was sampled from logits; a schedule of greedy requests takes what
+// the head says of them. The engine's
 // invariants are checked after every step, and no block may be left in use at the end. Schedule k of seed S is
 // schedule 0 of seed S + k, which is what a failure prints.
 //===----------------------------------------------------------------------===//
@@ -225,7 +226,7 @@ void answerAlone(Engine &engine, PoolEntry &entry, uint32_t context) {
 }
 
 struct Totals {
-  uint64_t requests = 0, tokens = 0, steps = 0, rows = 0, cached = 0, recomputed = 0, saved = 0, forks = 0, cancels = 0, drafted = 0, accepted = 0, draftedByProgram = 0, acceptedByProgram = 0;
+  uint64_t requests = 0, tokens = 0, steps = 0, rows = 0, cached = 0, recomputed = 0, saved = 0, forks = 0, cancels = 0, drafted = 0, accepted = 0, draftedByProgram = 0, acceptedByProgram = 0, choiceSteps = 0;
   std::map<std::string, int> ends;
 };
 
@@ -301,12 +302,17 @@ public:
           draft.chance[i] = chance(rng, 50) ? 1.0f : 0.7f;
         }
       };
+    // A step whose rows are all greedy needs no logits.
+    std::vector<const PoolEntry *> greedy;
+    for (const PoolEntry &entry : pool)
+      if (entry.request.kind == RequestKind::generate && entry.request.choices == 1 && Sampler::takesLargest(entry.request.sampling, {})) greedy.push_back(&entry);
+    const bool onlyGreedy = !greedy.empty() && chance(rng, 25);
     std::vector<RequestId> inside;
     RequestId next = 1;
     int steps = 0, idleSteps = 0;
     while (arrivals > 0 || !core.idle()) {
       while (arrivals > 0 && (limits.save || chance(rng, 40) || core.idle())) { // in save mode all at once
-        const PoolEntry &entry = pool[(firstGroup + rng() % span) % groups * 4 + rng() % 4];
+        const PoolEntry &entry = onlyGreedy && !chance(rng, 5) ? *greedy[rng() % greedy.size()] : pool[(firstGroup + rng() % span) % groups * 4 + rng() % 4];
         Request r = entry.request;
         r.tenant = std::string(chance(rng, 25) ? rng() % 3 : 0, 't');
         r.cacheSalt = chance(rng, 10) ? "s" : "";
@@ -364,6 +370,7 @@ public:
     totals.tokens += stats.newTokens;
     totals.steps += stats.steps;
     totals.rows += stats.rows;
+    totals.choiceSteps += stats.choiceSteps;
     totals.recomputed += stats.preemptedRecompute;
     totals.saved += stats.preemptedSave;
     return "";
@@ -453,10 +460,10 @@ int main(int argc, char **argv) {
     std::fprintf(stderr, "\n");
     return 1;
   }
-  std::printf("engine: %llu schedules, %llu requests (%llu with several choices), %llu tokens bit-equal, %llu steps of %.1f rows, %llu cached prompt tokens, "
+  std::printf("engine: %llu schedules, %llu requests (%llu with several choices), %llu tokens bit-equal, %llu steps of %.1f rows (%llu without logits), %llu cached prompt tokens, "
               "preemptions %llu recomputed %llu saved, %llu cancels, %llu drafts %llu accepted, by the draft program %llu and %llu; ends",
               (unsigned long long)schedules, (unsigned long long)totals.requests, (unsigned long long)totals.forks, (unsigned long long)totals.tokens,
-              (unsigned long long)totals.steps, double(totals.rows) / double(std::max<uint64_t>(1, totals.steps)), (unsigned long long)totals.cached,
+              (unsigned long long)totals.steps, double(totals.rows) / double(std::max<uint64_t>(1, totals.steps)), (unsigned long long)totals.choiceSteps, (unsigned long long)totals.cached,
               (unsigned long long)totals.recomputed, (unsigned long long)totals.saved, (unsigned long long)totals.cancels, (unsigned long long)totals.drafted,
               (unsigned long long)totals.accepted, (unsigned long long)totals.draftedByProgram, (unsigned long long)totals.acceptedByProgram);
   for (auto &[name, n] : totals.ends)
@@ -464,6 +471,10 @@ int main(int argc, char **argv) {
   std::printf("\n");
   if (schedules >= 100 && !totals.accepted) {
     std::fprintf(stderr, "error: no draft was accepted in %llu schedules: speculation was not tested\n", (unsigned long long)schedules);
+    return 1;
+  }
+  if (schedules >= 100 && artifacts[0]->program().choicesStride && !totals.choiceSteps) {
+    std::fprintf(stderr, "error: every step of %llu schedules wrote logits: the head's other form was not tested\n", (unsigned long long)schedules);
     return 1;
   }
   if (limits.save && !totals.saved) {

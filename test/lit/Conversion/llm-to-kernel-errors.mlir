@@ -7,7 +7,7 @@ module {
 
 // -----
 
-// expected-error@+1 {{expected a step of type (!llm.batch, !llm.kv) -> (logits, !llm.kv), found '(!llm.batch) -> ()'}}
+// expected-error@+1 {{expected a step of type (!llm.batch, !llm.kv) -> (logits[, choices], !llm.kv), found '(!llm.batch) -> ()'}}
 func.func @step(%b: !llm.batch) {
   return
 }
@@ -124,4 +124,31 @@ func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x16xf32>, !llm.kv) {
 // expected-error@+1 {{expected a draft of type (!llm.batch, !llm.kv[, rows]) -> (logits..., !llm.kv), found '(!llm.batch, !llm.kv, !llm.kv) -> !llm.kv'}}
 func.func @draft(%b: !llm.batch, %kv: !llm.kv, %h: !llm.kv) -> !llm.kv {
   return %kv : !llm.kv
+}
+
+// -----
+
+llm.param @w : tensor<16x16xf32> = #llm.synthetic<1, f32, [16, 16]>
+func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x16xf32>, tensor<?x16xf32>, !llm.kv) {
+  %w = llm.weight @w : tensor<16x16xf32>
+  %x = llm.embed %b, %w : tensor<16x16xf32> -> tensor<?x16xf32>
+  %s = llm.select_rows %x, %b : tensor<?x16xf32>
+  %y = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  // expected-error@+1 {{expected the step's choices to be an llm.argmax over 16 columns, the logits'}}
+  return %y, %y, %kv : tensor<?x16xf32>, tensor<?x16xf32>, !llm.kv
+}
+
+// -----
+
+llm.param @w : tensor<16x16xf32> = #llm.synthetic<1, f32, [16, 16]>
+llm.param @t : tensor<24x16xf32> = #llm.synthetic<2, f32, [24, 16]>
+func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x16xf32>, tensor<?x2xf32>, !llm.kv) {
+  %w = llm.weight @w : tensor<16x16xf32>
+  %t = llm.weight @t : tensor<24x16xf32>
+  %x = llm.embed %b, %w : tensor<16x16xf32> -> tensor<?x16xf32>
+  %s = llm.select_rows %x, %b : tensor<?x16xf32>
+  %y = llm.linear %s, %t, %w : (tensor<?x16xf32>, tensor<24x16xf32>, tensor<16x16xf32>) -> tensor<?x40xf32>
+  // expected-error@+1 {{unsupported: argmax over parts of a merged linear that are not multiples of 16}}
+  %c = llm.argmax %y : tensor<?x40xf32> -> tensor<?x2xf32>
+  return %x, %c, %kv : tensor<?x16xf32>, tensor<?x2xf32>, !llm.kv
 }

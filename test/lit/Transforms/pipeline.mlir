@@ -46,3 +46,4 @@
 // CHECK: llm.select_rows
 // CHECK: llm.fused "norm"(
 // CHECK: llm.linear
+// CHECK-NEXT: llm.fused "argmax_linear"(

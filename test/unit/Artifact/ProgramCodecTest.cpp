@@ -69,6 +69,30 @@ TEST(ProgramCodec, HeadsAreOnlyInAProgramThatHasThem) {
   EXPECT_EQ(back->draftMoreLogits.size(), 2u);
 }
 
+static void addChoices(Program &p) {
+  p.choicesOffset = 128, p.choicesStride = 16;
+  p.entries.push_back({"head_choices", p.entries[1].buckets});
+}
+
+TEST(ProgramCodec, ChoicesAreOnlyInAProgramThatHasThem) {
+  Program p = sampleProgram();
+  addChoices(p);
+  p.kvPlanes.clear(); // the lists in between are there, empty
+  auto back = decodeProgram(encodeProgram(p));
+  ASSERT_TRUE(back.ok()) << back.status().message();
+  EXPECT_EQ(back->choicesOffset, 128u);
+  EXPECT_EQ(back->choicesStride, 16u);
+  EXPECT_EQ(back->draftInputStride, 0u);
+  EXPECT_TRUE(validateProgram(*back, sampleWeightBytes).ok());
+  addHeads(p);
+  back = decodeProgram(encodeProgram(p));
+  ASSERT_TRUE(back.ok()) << back.status().message();
+  EXPECT_EQ(back->choicesStride, 16u);
+  EXPECT_EQ(back->draftMoreLogits.size(), 2u);
+  p.entries.erase(p.entries.begin() + 2), p.choicesStride = 0;
+  EXPECT_EQ(decodeProgram(encodeProgram(p))->choicesStride, 0u);
+}
+
 TEST(ProgramCodec, LongListsNeedNoMoreThanTheirBytes) {
   Program p = sampleProgram();
   p.launches.resize(1000, p.launches[0]);
@@ -98,9 +122,12 @@ TEST(ProgramCodec, BlocksAreOnlyInAGpusProgram) {
 TEST(ProgramCodec, EveryTruncationIsAnError) {
   Program p = sampleProgram();
   addHeads(p);
+  addChoices(p);
   p.blocks.assign(p.kernels.size(), {32, 0});
   auto bytes = encodeProgram(p);
-  // Whole programs that have no heads, know no draft trees either, or are a CPU's.
+  // Whole programs that have one form of the head, no heads of a draft, know no draft trees either, or are a CPU's.
+  p.choicesStride = 0;
+  size_t heads = encodeProgram(p).size();
   p.draftInputStride = 0;
   size_t trees = encodeProgram(p).size();
   p.kvPlanes.clear();
@@ -108,7 +135,7 @@ TEST(ProgramCodec, EveryTruncationIsAnError) {
   p.blocks.clear();
   size_t cpu = encodeProgram(p).size();
   for (size_t n = 0; n < bytes.size(); ++n) {
-    if (n == cpu || n == gpu || n == trees) continue;
+    if (n == cpu || n == gpu || n == trees || n == heads) continue;
     auto got = decodeProgram(std::span(bytes).first(n));
     ASSERT_FALSE(got.ok()) << n;
     EXPECT_NE(got.status().message().find("the section ends at " + std::to_string(n)), std::string::npos)
@@ -203,6 +230,10 @@ TEST(ProgramCodec, ValidationNamesWhatIsWrong) {
       {"expected further heads of the draft in 0..0, found 1", [](Program &p) { addDraft(p), p.draftMoreLogits = {0}; }},
       {"expected a draft method that takes rows, found 0", [](Program &p) { addHeads(p), p.draftMethod = DraftMethod::program; }},
       {"expected a draft method without rows, found 1", [](Program &p) { addDraft(p), p.draftMethod = DraftMethod::medusa; }},
+      {"choices at offset 8192 with", [](Program &p) { addChoices(p), p.choicesOffset = 8192; }},
+      {"expected the choices stride to be at least 2, found 1", [](Program &p) { addChoices(p), p.choicesStride = 1; }},
+      {"expected an entry 'head_choices' and a stride of choices, or neither, found stride 16", [](Program &p) { p.choicesStride = 16; }},
+      {"expected an entry 'head_choices' and a stride of choices, or neither, found stride 0", [](Program &p) { addChoices(p), p.choicesStride = 0; }},
       {"entry 'step' is there twice", [](Program &p) { p.entries[1].name = "step"; }},
       {"embedding at offset 4160 with", [](Program &p) { p.embeddingStride = 1024, p.embeddingOffset = 4160; }},
       {"expected the embedding stride to be at least 24, found 8", [](Program &p) { p.embeddingStride = 8; }},

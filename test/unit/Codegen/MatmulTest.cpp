@@ -30,7 +30,7 @@ std::string caseName(const MatmulParams &p) {
          std::to_string(p.n) + "x" + std::to_string(p.k) + (p.bias ? "_b" : "") + (p.residual ? "_r" : "") +
          (p.epilogue == MatmulParams::gateUp
               ? "_g" + std::to_string(int(p.activation)) + std::to_string(int(p.outAct)) + (p.outHalves ? "h" : "")
-              : "");
+          : p.epilogue == MatmulParams::argmax ? "_max" : "");
 }
 
 std::vector<KernelJob> jobsOf(const std::vector<Case> &cases) {
@@ -95,6 +95,17 @@ void runCase(const Case &c, const KernelLibrary &library, const std::vector<int6
       kernel(args.data(), &step, half + s, units, 2, scratch.data());
     ASSERT_TRUE(out.intact());
     ASSERT_TRUE(activations.intact());
+    if (p.epilogue == MatmulParams::argmax) {
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t u = 0; u < units; ++u) {
+          auto begin = y[size_t(r)].begin() + u * argmaxRun, end = y[size_t(r)].begin() + std::min((u + 1) * argmaxRun, p.n);
+          auto want = std::max_element(begin, end); // the first of equals
+          const float *got = out.as<float>() + r * p.outStride + u;
+          ASSERT_EQ(got[units], float(want - y[size_t(r)].begin())) << "row " << r << " run " << u;
+          ASSERT_EQ(m::toBits(got[0]), m::toBits(*want)) << "row " << r << " run " << u;
+        }
+      continue;
+    }
     if (!gateUp) {
       for (int64_t r = 0; r < rows; ++r)
         for (int64_t n = 0; n < p.n; ++n) {
@@ -240,6 +251,22 @@ TEST(Matmul, QuantizesGatedOutputs) {
   runCases(cases, rowCounts);
 }
 
+TEST(Matmul, SaysTheLargestOutputOfEachRun) {
+  std::vector<Case> cases;
+  // One run, a run that ends in a tile, several; float kernels take two tiles at once.
+  for (auto [type, act, n] : {std::tuple(StorageType::q4_0, ActFormat::int8z, int64_t(600)), {StorageType::q6_k, ActFormat::int8, 256}, {StorageType::f16, ActFormat::f32, 280},
+                              {StorageType::q8_0, ActFormat::int8, 7}}) {
+    Case c = makeCase(type, act, n, 64);
+    c.p.epilogue = MatmulParams::argmax;
+    c.p.bias = n == 280;
+    c.p.outRows = n == 600;
+    c.p.outStride = rowStride(2 * matmulUnits(c.p));
+    c.name = caseName(c.p);
+    cases.push_back(c);
+  }
+  runCases(cases, rowCounts);
+}
+
 TEST(Matmul, WalksRowSuperBlocks) {
   // 32 row blocks of k = 1024 are more than 512 KiB of activations.
   runCases({makeCase(StorageType::q4_0, ActFormat::int8, 16, 1024)}, {530});
@@ -281,6 +308,10 @@ TEST(Matmul, RefusesWhatItCannotDo) {
   p.bias = false;
   p.activation = Activation::relu;
   EXPECT_EQ(refusal(p), "matmul 'mm': expected silu or gelu_tanh in a gate/up epilogue");
+  p = good;
+  p.epilogue = MatmulParams::argmax;
+  p.outStride = 1;
+  EXPECT_EQ(refusal(p), "matmul 'mm': expected at most 16777216 outputs, no residual and an output stride of at least 2 in an argmax epilogue, found 64 outputs, no residual and 1");
 }
 
 } // namespace

@@ -87,6 +87,42 @@ inline ::testing::AssertionResult sameBytes(const uint8_t *actual, const uint8_t
   return ::testing::AssertionSuccess();
 }
 
+inline ArgmaxParams argmaxCase(int64_t width, bool pairs) {
+  ArgmaxParams p;
+  p.width = width, p.pairs = p.outRows = pairs;
+  p.inStride = rowStride(pairs ? 2 * width : width);
+  return p;
+}
+/// Rows whose largest value is one of equals, a NaN, an infinity of either sign, or just a number.
+inline Buffer argmaxRows(Random &random, int64_t rows, const ArgmaxParams &p) {
+  Buffer x = randomRows(random, rows, p.inStride);
+  for (int64_t r = 0; r < rows; ++r) {
+    float *row = x.as<float>() + r * p.inStride;
+    for (int64_t k = 0; k < p.width; ++k) {
+      if (r % 2) row[k] = float(int(row[k] * 2)); // ties, and zeros of both signs
+      if (r % 5 == 0) row[k] = -INFINITY;         // also whole rows of it
+      if (p.pairs) row[k + p.width] = float(3 * k + 7);
+    }
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    const float special[] = {INFINITY, nan, -nan, std::numeric_limits<float>::max(), 1.0f, -INFINITY, -0.0f};
+    for (uint32_t n = random() % 4; n > 0 && r % 3; --n)
+      row[random() % uint32_t(p.width)] = special[random() % std::size(special)];
+  }
+  return x;
+}
+/// Whether |out|, rows of 16 floats, has what a sampler would find in |x|: NaN and +infinity are larger than the rest, the first of them counts.
+inline ::testing::AssertionResult areLargest(const float *x, const float *out, int64_t rows, const ArgmaxParams &p) {
+  for (int64_t r = 0; r < rows; ++r, x += p.inStride, out += 16) {
+    const float *bad = std::find_if(x, x + p.width, [](float v) { return std::isnan(v) || v == INFINITY; });
+    const float *want = bad == x + p.width ? std::max_element(x, x + p.width) : bad;
+    std::array<float, 16> expected{!p.pairs ? float(want - x) : *want == -INFINITY ? 0 : want[p.width], *want};
+    for (size_t k = 0; k < 16; ++k)
+      if (model::toBits(out[k]) != model::toBits(expected[k]))
+        return ::testing::AssertionFailure() << "row " << r << " column " << k << ": " << out[k] << " instead of " << expected[k];
+  }
+  return ::testing::AssertionSuccess();
+}
+
 template <typename Params, typename Emit> KernelJob job(const std::string &symbol, Params p, Emit emit) {
   return {symbol, [p, emit](mlir::ModuleOp m, llvm::StringRef s, X86Target t) { return emit(m, s, p, t); }};
 }

@@ -84,6 +84,30 @@ TEST(Norm, MatchesTheModelBitForBit) {
   }
 }
 
+TEST(Rows, ArgmaxFindsTheFirstOfTheLargest) {
+  std::vector<ArgmaxParams> grid;
+  for (int64_t width : {1, 5, 16, 33, 256, 1000})
+    for (bool pairs : {false, true})
+      grid.push_back(argmaxCase(width, pairs));
+  std::vector<KernelJob> jobs;
+  for (size_t i = 0; i < grid.size(); ++i)
+    jobs.push_back(job("k" + std::to_string(i), grid[i], emitArgmax));
+  for (X86Target target : rowTargets()) {
+    KernelLibrary library(jobs, target);
+    for (size_t i = 0; i < grid.size(); ++i) {
+      SCOPED_TRACE(std::string(variantName(target.variant)) + " case " + std::to_string(i));
+      constexpr int64_t rows = 200;
+      Random random{uint32_t(i)};
+      StepData step(rows);
+      step.outRow.resize(rows);
+      Buffer x = argmaxRows(random, rows, grid[i]), out(rows * 64, 0xcd);
+      runKernel(library["k" + std::to_string(i)], {x.data(), out.data()}, step, rows);
+      ASSERT_TRUE(out.intact());
+      ASSERT_TRUE(areLargest(x.as<float>(), out.as<float>(), rows, grid[i]));
+    }
+  }
+}
+
 TEST(Rows, QuantizeAndActivationsMatchTheModel) {
   struct Case {
     int64_t k;
@@ -195,6 +219,10 @@ TEST(Rows, RefusesWhatItCannotEmit) {
             "kernel 'n': expected outStride of at least 32, found 0");
   n.out = NormParams::Out::activations, n.postScaleResidual = true;
   EXPECT_EQ(diagnosticOf([&](auto m) { return emitNorm(m, "n", n, {}); }), "kernel 'n': a residual needs row output");
+  ArgmaxParams x;
+  x.width = 17, x.inStride = 32, x.pairs = true;
+  EXPECT_EQ(diagnosticOf([&](auto m) { return emitArgmax(m, "x", x, {}); }),
+            "kernel 'x': expected a width of 1 to 16777216 in rows of 32 and results of at least 16, found 17 and 16");
   SoftcapParams s{8, 16, 0};
   EXPECT_EQ(diagnosticOf([&](auto m) { return emitSoftcap(m, "s", s, {}); }), "kernel 's': expected a positive cap");
   GatherParams g;

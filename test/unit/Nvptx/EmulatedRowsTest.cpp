@@ -8,6 +8,9 @@ using namespace lathe;
 using namespace lathe::codegen;
 using namespace lathe::codegen::nvptx;
 using namespace lathe::codegen::nvptx::test;
+using lathe::codegen::test::areLargest;
+using lathe::codegen::test::argmaxCase;
+using lathe::codegen::test::argmaxRows;
 using lathe::codegen::test::fillNormal;
 using lathe::codegen::test::fullGrid;
 using lathe::codegen::test::Random;
@@ -74,6 +77,29 @@ TEST(EmulatedNorm, MatchesTheModelBitForBit) {
         machine.run(name(i), launchShape(p), args, step, p.outRows);
         ASSERT_TRUE(sameBytes(out.data(), expected.data(), out.size()));
       }
+    }
+  }
+}
+
+TEST(EmulatedRows, ArgmaxFindsTheFirstOfTheLargest) {
+  std::vector<ArgmaxParams> grid;
+  for (int64_t width : {1, 33, 512, 1700})
+    grid.push_back(argmaxCase(width, width == 33));
+  std::vector<PtxJob> jobs;
+  for (size_t i = 0; i < grid.size(); ++i)
+    jobs.push_back(job(name(i), grid[i], nvptx::emitArgmax));
+  for (const Chip *chip : emulatedChips()) {
+    Machine machine(jobs, *chip);
+    ASSERT_TRUE(machine);
+    for (size_t i = 0; i < grid.size(); ++i) {
+      SCOPED_TRACE(std::string(chip->name) + " width " + std::to_string(grid[i].width));
+      const int64_t rows = 30;
+      Random random{uint32_t(i)};
+      StepData step(rows);
+      step.outRow.resize(rows);
+      Buffer x = argmaxRows(random, rows, grid[i]), out(rows * 64, 0xcd);
+      machine.run(name(i), launchShape(grid[i]), {&x, &out}, step);
+      ASSERT_TRUE(areLargest(x.as<float>(), out.as<float>(), rows, grid[i]));
     }
   }
 }

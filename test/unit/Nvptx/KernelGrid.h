@@ -72,6 +72,9 @@ inline std::vector<PtxJob> realisticKernels(bool everything) {
   SoftcapParams s;
   s.n = s.stride = 32000, s.cap = 30;
   add("softcap", s, emitSoftcap);
+  ArgmaxParams x;
+  x.width = x.inStride = 128256, x.outRows = true;
+  add("argmax", x, emitArgmax);
   LoopsParams l;
   l.width = 4096, l.stride0 = l.outStride = 4096, l.select = l.outRows = true;
   jobs.push_back({"select", [l](mlir::ModuleOp m, llvm::StringRef symbol, const Chip &c) { return emitLoops(m, symbol, l, nullptr, c); }});

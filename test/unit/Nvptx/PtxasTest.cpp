@@ -144,6 +144,9 @@ TEST(Lower, EmittersSayWhatTheyCannotDo) {
   EXPECT_NE(message(nvptx::test::job("k", m, nvptx::emitMatmul)).find("expected a power of two of 1 to 8 segments of K, found 3"), std::string::npos);
   m.act = ActFormat::int8, m.kSegments = 2;
   EXPECT_NE(message(nvptx::test::job("k", m, nvptx::emitMatmul)).find("expected a power of two of 1 to 1 segments of K, found 2"), std::string::npos);
+  m.kSegments = 1, m.epilogue = MatmulParams::argmax;
+  EXPECT_NE(message(nvptx::test::job("k", m, nvptx::emitMatmul)).find("unsupported: an argmax epilogue on a GPU"), std::string::npos);
+  m.epilogue = MatmulParams::store;
   AttentionParams a;
   a.qHeads = 64, a.kvHeads = 1, a.headDim = a.valueDim = 128, a.page = 16, a.headStride = a.blockStride = 16 * 128 * 4, a.outStride = 64 * 128, a.chunk = 16384;
   EXPECT_NE(message(nvptx::test::job("k", a, nvptx::emitAttention)).find("bytes of shared memory, expected at most 49152"), std::string::npos);

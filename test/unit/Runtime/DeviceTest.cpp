@@ -244,7 +244,7 @@ TEST(Device, EveryItemIsDoneOnceForAnyNumberOfThreads) {
   p.hiddenStride = counters;
   p.maxRows = static_cast<uint32_t>(probes.size());
   auto all = static_cast<uint32_t>(probes.size());
-  p.embeddingStride = 0;
+  p.embeddingStride = p.choicesStride = 0;
   p.entries = {{"step", {{p.maxRows, 0, all}}}, {"head", {{p.maxOutRows, 0, 0}}}};
   auto writer = artifact::ArtifactWriter::create(path);
   ASSERT_TRUE(addToySections(*writer, {}, p).ok());

@@ -416,9 +416,37 @@ TEST_F(EngineCoreTest, AnEmbeddingThatIsNotFiniteFails) {
   EXPECT_TRUE(ear->vector.empty());
 }
 
+TEST_F(EngineCoreTest, LogitsAreComputedWhereARowNeedsThem) {
+  make({.maxSequences = 4});
+  auto alone = add(greedy({1, 2, 3}, 10));
+  run();
+  uint64_t steps = core->stats().steps;
+  EXPECT_EQ(core->stats().choiceSteps, steps);
+  EXPECT_TRUE(sameSamples(alone->choices[0].tokens, aloneSamples(greedy({1, 2, 3}, 10))));
+  // Each of these needs logits at every step; a greedy request in their company gets them too.
+  std::vector<Request> needy(6, greedy({4, 5, 6}, 10));
+  needy[0].sampling.logprobs = 1;
+  needy[1].sampling.temperature = 1;
+  needy[2].sampling.frequencyPenalty = 0.5f;
+  needy[3].sampling.logitBias = {{3, 0.25f}};
+  needy[4].promptLogprobs = 0; // of the prompt only
+  needy[5].sampling.minTokens = 4; // as long as end tokens are held back
+  needy[5].stopTokens = {48};
+  const uint64_t most[] = {0, 0, 0, 0, 9, 6};
+  for (size_t i = 0; i < needy.size(); ++i) {
+    SCOPED_TRACE(i);
+    uint64_t before = core->stats().choiceSteps;
+    auto company = add(greedy({1, 2, 3}, 10)), ear = add(needy[i]);
+    run();
+    EXPECT_EQ(core->stats().choiceSteps - before, most[i]);
+    EXPECT_TRUE(sameSamples(company->choices[0].tokens, aloneSamples(greedy({1, 2, 3}, 10))));
+    EXPECT_TRUE(sameSamples(ear->choices[0].tokens, aloneSamples(needy[i])));
+  }
+}
+
 TEST_F(EngineCoreTest, AProgramWithoutTheEntryHasNoEmbeddings) {
   Program p = toyProgram({});
-  p.entries.pop_back();
+  std::erase_if(p.entries, [](const Entry &e) { return e.name == "embed"; });
   p.embeddingStride = 0;
   auto writer = artifact::ArtifactWriter::create("engine-core-test-embed.lathe");
   ASSERT_TRUE(addToySections(*writer, {}, p).ok());

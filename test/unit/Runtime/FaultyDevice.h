@@ -67,6 +67,9 @@ private:
     const float *logits(uint32_t row) override {
       return static_cast<int>(row) == device.poisonedRow ? nans.data() : inner->logits(row);
     }
+    const float *choice(uint32_t row) override {
+      return static_cast<int>(row) == device.poisonedRow ? damaged : inner->choice(row);
+    }
     Status setDraftInput(uint32_t row, std::span<const float> values) override { return inner->setDraftInput(row, values); }
     const float *draftLogits(uint32_t row, uint32_t head) override {
       return device.poisonedDrafts ? nans.data() : inner->draftLogits(row, head);
@@ -98,6 +101,7 @@ private:
   private:
     FaultyDevice &device;
     std::unique_ptr<runtime::Executable> inner;
+    const float damaged[2] = {0, std::numeric_limits<float>::quiet_NaN()};
     std::vector<float> nans = std::vector<float>(toyVocabulary, std::numeric_limits<float>::quiet_NaN());
   };
   runtime::Device &real;

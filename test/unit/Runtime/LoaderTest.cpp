@@ -39,8 +39,8 @@ TEST(Loader, ResolvesKernels) {
   ASSERT_TRUE(writeToyArtifact(path).ok());
   auto loaded = LoadedArtifact::load(path);
   ASSERT_TRUE(loaded.ok()) << loaded.status().message();
-  EXPECT_EQ((*loaded)->kernels().size(), 5u);
-  EXPECT_EQ((*loaded)->program().names.back(), "output");
+  EXPECT_EQ((*loaded)->kernels().size(), 6u);
+  EXPECT_EQ((*loaded)->program().names.back(), "output.largest");
   EXPECT_EQ((*loaded)->weights().size(), 64u + 2 * toyVocabulary * toyWidth * 4);
   auto forced = LoadedArtifact::load(path, {"avx2"});
   ASSERT_TRUE(forced.ok());

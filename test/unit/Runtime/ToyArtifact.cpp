@@ -59,8 +59,8 @@ Program toyProgram(const ToyOptions &o) {
                 {1, o.window, o.pages[1], 1, static_cast<uint64_t>(params.blockBytes[1])}};
   for (uint32_t g = 0; g < 2; ++g)
     p.kvPlanes.push_back({g, 1, 0, 0, 16 * toyWidth * 4, 1, 0, toyWidth * 4});
-  p.kernels = {"toy_embed", "toy_append", "toy_attend", "toy_head", "toy_norm"};
-  p.names = {"token_embd", "blk.0.append", "blk.0.attn", "blk.1.append", "blk.1.attn", "output_norm", "output"};
+  p.kernels = {"toy_embed", "toy_append", "toy_attend", "toy_head", "toy_norm", "toy_largest"};
+  p.names = {"token_embd", "blk.0.append", "blk.0.attn", "blk.1.append", "blk.1.attn", "output_norm", "output", "output.largest"};
   auto launch = [&](uint32_t kernel, uint32_t name, ItemKind kind, uint64_t items, ShareKind share,
                     std::vector<Arg> args) {
     Launch l;
@@ -91,6 +91,14 @@ Program toyProgram(const ToyOptions &o) {
          {arena(hidden), {ArgKind::weight, 0, head}, arena(logits)});
   launch(4, 5, ItemKind::perOutRow, 1, S::contiguous, {arena(hidden), arena(embedding)});
   p.entries = {{"step", {{1, 0, 5}, {o.maxRows, 0, 5}}}, {"head", {{o.maxOutRows, 5, 1}}}, {"embed", {{o.maxOutRows, 6, 1}}}};
+  if (o.choices) { // over logits of its own, so that one entry cannot read what the other left
+    p.choicesOffset = p.arenaBytes, p.choicesStride = 16;
+    uint64_t own = p.choicesOffset + uint64_t(o.maxOutRows) * 16 * 4;
+    p.arenaBytes = own + uint64_t(o.maxOutRows) * 64 * 4;
+    p.entries.push_back({"head_choices", {{o.maxOutRows, static_cast<uint32_t>(p.launches.size()), 2}}});
+    launch(3, 6, ItemKind::fixed, (toyVocabulary + toyTile - 1) / toyTile, S::contiguous, {arena(hidden), {ArgKind::weight, 0, head}, arena(own)});
+    launch(5, 7, ItemKind::perOutRow, 1, S::contiguous, {arena(own), arena(p.choicesOffset)});
+  }
   if (o.draft) {
     p.entries.push_back({"draft", p.entries[0].buckets});
     p.entries.push_back({"draft_head", p.entries[1].buckets});

@@ -31,6 +31,7 @@ struct ToyOptions {
   bool words = false; ///< with tokenizer, chat template and generation defaults
   std::string chatTemplate; ///< instead of the toy's own
   uint32_t heads = 0; ///< with a draft program of so many heads over hidden rows, each of which says what the model's own does
+  bool choices = true; ///< with the entry "head_choices"
   bool draft = false; ///< with a draft program that is the model itself, on the step's KV groups
 };
 

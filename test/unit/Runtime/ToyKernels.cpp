@@ -78,6 +78,18 @@ void toy_head(uint8_t *const *args, const LatheStep *step, int64_t begin, int64_
       }
 }
 
+/// args: logits, choices: the first of the largest, and what it is. NaN and infinity are larger than anything.
+void toy_largest(uint8_t *const *args, const LatheStep *, int64_t begin, int64_t end, int64_t stride, uint8_t *) {
+  for (int64_t i = begin; i < end; i += stride) {
+    const float *x = reinterpret_cast<const float *>(args[0]) + i * 64;
+    int best = 0;
+    for (int v = 1; v < toyVocabulary && x[best] - x[best] == 0; ++v)
+      if (!(x[v] <= x[best])) best = v;
+    reinterpret_cast<float *>(args[1])[i * 16] = static_cast<float>(best);
+    reinterpret_cast<float *>(args[1])[i * 16 + 1] = x[best];
+  }
+}
+
 /// args: hidden, out
 void toy_norm(uint8_t *const *args, const LatheStep *step, int64_t begin, int64_t end, int64_t stride, uint8_t *) {
   for (int64_t i = begin; i < end; i += stride) {

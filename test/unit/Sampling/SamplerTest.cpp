@@ -263,6 +263,53 @@ TEST(Sampler, ReportsLogprobsOfTheRawLaw) {
   EXPECT_TRUE(sampler.sample(logits, p, {}, 0)->top.empty());
 }
 
+/// Where the head says the largest logit, take() stands for sample(): the same token, the same words about a damaged row.
+TEST(Sampler, TakesWhatTheHeadSaysOfARow) {
+  constexpr int n = 40;
+  Sampler sampler(n);
+  std::mt19937 rng(5);
+  int faults = 0;
+  for (int trial = 0; trial < 2000; ++trial) {
+    SamplingParams p;
+    TokenHistory history;
+    p.temperature = rng() % 3 ? 0.0f : 1.0f;
+    if (rng() % 4 == 0) p.topK = 1;
+    if (rng() % 4 == 0) p.topP = 0.5f, p.minP = 0.1f;
+    if (rng() % 8 == 0) p.logprobs = 0;
+    if (rng() % 8 == 0) p.logitBias = {{3, 1.0f}};
+    if (rng() % 8 == 0) p.frequencyPenalty = 1;
+    if (rng() % 4 == 0) p.minTokens = 2, p.stopTokenIds = {7};
+    for (uint32_t k = rng() % 4; k > 0; --k)
+      history.addOutput(9);
+    std::vector<float> logits(n);
+    for (float &x : logits)
+      x = float(int(rng() % 9) - 4);
+    if (rng() % 10 == 0) logits[rng() % n] = NAN;
+    if (rng() % 10 == 0) logits[rng() % n] = inf;
+    if (rng() % 10 == 0) std::fill(logits.begin(), logits.end(), -inf);
+    bool free = (p.temperature == 0 || p.topK == 1) && p.logprobs < 0 && p.logitBias.empty() && p.frequencyPenalty == 0 && (p.minTokens == 0 || history.outputTokens() >= 2);
+    ASSERT_EQ(Sampler::takesLargest(p, history), free);
+    if (!free) continue;
+    size_t at = 0;
+    while (at < n && logits[at] < inf)
+      ++at;
+    if (at == n) at = size_t(std::max_element(logits.begin(), logits.end()) - logits.begin());
+    Sample taken;
+    Status status = sampler.take(float(at), logits[at], 5, taken);
+    auto sampled = sampler.sample(logits, p, history, 5);
+    ASSERT_EQ(status.message(), sampled.status().message());
+    faults += !status.ok();
+    if (status.ok()) {
+      ASSERT_EQ(taken.token, sampled->token);
+      ASSERT_EQ(taken.logprob, sampled->logprob);
+    }
+  }
+  EXPECT_GT(faults, 50);
+  Sample out;
+  for (float token : {-1.0f, float(n), NAN})
+    EXPECT_EQ(sampler.take(token, 1, 5, out).message().substr(0, 51), "sampler: expected a token below 40 at position 5, f");
+}
+
 TEST(Sampler, FaultsStayWithTheirRequest) {
   Sampler sampler(40);
   std::vector<float> logits(40, 1.0f);

@@ -46,6 +46,7 @@ private:
       return inner->wait(ticket);
     }
     const float *logits(uint32_t row) override { return inner->logits(row); }
+    const float *choice(uint32_t row) override { return inner->choice(row); }
     const float *draftLogits(uint32_t row, uint32_t head) override { return inner->draftLogits(row, head); }
     Status setDraftInput(uint32_t row, std::span<const float> values) override {
       rows[row].assign(values.begin(), values.end());

@@ -25,6 +25,30 @@ func.func @f(%a: !kernel.act<64, int8>) {
 
 // -----
 
+func.func @f(%a: !kernel.act<64, int8>) {
+  // expected-error@+1 {{expected one weight and neither glu nor residual with argmax, found 2 weights}}
+  %0 = kernel.matmul %a weights [@w, @v] columns [0, 64] bias [] argmax : !kernel.act<64, int8> -> !kernel.rows<2, 16>
+  return
+}
+
+// -----
+
+func.func @f(%a: !kernel.rows<64, 64>) {
+  // expected-error@+1 {{expected a result of width 2 over the input's rows, found '!kernel.rows<4, 16>'}}
+  %0 = kernel.argmax %a : !kernel.rows<64, 64> -> !kernel.rows<4, 16>
+  return
+}
+
+// -----
+
+func.func @f(%a: !kernel.rows<63, 64>) {
+  // expected-error@+1 {{expected as many indexes as values, found a width of 63}}
+  %0 = kernel.argmax %a pairs : !kernel.rows<63, 64> -> !kernel.rows<2, 16>
+  return
+}
+
+// -----
+
 func.func @f(%a: !kernel.rows<64, 64>) {
   // expected-error@+1 {{columns 32 .. 96 are outside a stride of 64}}
   %0 = kernel.view %a from 32 : !kernel.rows<64, 64> -> !kernel.rows<64, 64>

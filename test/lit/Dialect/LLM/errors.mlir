@@ -160,6 +160,22 @@ func.func @step(%b: !llm.batch, %kv: !llm.kv, %x: tensor<?x4xf32>, %w: tensor<2x
 // -----
 
 func.func @step(%b: !llm.batch, %kv: !llm.kv, %x: tensor<?x4xf32>, %w: tensor<2x4xf32>, %v: tensor<4xf32>, %a: tensor<?x4x!llm.act<int8>>) {
+  // expected-error@+1 {{expected a result of width 2 (index, element), found 4}}
+  %0 = llm.argmax %x : tensor<?x4xf32> -> tensor<?x4xf32>
+  return
+}
+
+// -----
+
+func.func @step(%b: !llm.batch, %kv: !llm.kv, %x: tensor<?x16777217xf32>) {
+  // expected-error@+1 {{expected rows of 1 to 16777216 elements, found 16777217}}
+  %0 = llm.argmax %x : tensor<?x16777217xf32> -> tensor<?x2xf32>
+  return
+}
+
+// -----
+
+func.func @step(%b: !llm.batch, %kv: !llm.kv, %x: tensor<?x4xf32>, %w: tensor<2x4xf32>, %v: tensor<4xf32>, %a: tensor<?x4x!llm.act<int8>>) {
   // expected-error@+1 {{expected a positive cap, found 0.000000e+00}}
   %0 = llm.softcap %x cap 0.0 : tensor<?x4xf32>
   return

@@ -29,5 +29,7 @@ func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x64xf32>, !llm.kv) {
   %qr = llm.rope %qh, %a heads 2 : tensor<?x64xf32>, tensor<?x32xf32>
   %kv1 = llm.kv.append %kv, %k, %v, %b group @kv layer 0 : tensor<?x32xf32>, tensor<?x32xf32>
   %o = llm.attention %qr, %kv1, %b group @kv layer 0 heads 2 scale 0.125 : tensor<?x64xf32> -> tensor<?x64xf32>
+  // CHECK: llm.argmax %{{.*}} : tensor<?x128xf32> -> tensor<?x2xf32>
+  %best = llm.argmax %y : tensor<?x128xf32> -> tensor<?x2xf32>
   return %o, %kv1 : tensor<?x64xf32>, !llm.kv
 }

@@ -38,6 +38,13 @@ plan.program max_rows 16 max_out_rows 16 max_seq 64 vocabulary 16 hidden 16 aren
 
 // -----
 
+// expected-error @below {{choices end at 2048, outside the arena of 1024 bytes}}
+plan.program max_rows 16 max_out_rows 16 max_seq 64 vocabulary 16 hidden 16 arena 1024 hidden_at 0 stride 16 logits_at 0 stride 16 attributes {choicesOffset = 1024, choicesStride = 16} {
+  plan.buffer @a at 0 bytes 1024 live 0 to 1
+}
+
+// -----
+
 // expected-error @below {{embeddings end at 2048, outside the arena of 1024 bytes}}
 plan.program max_rows 16 max_out_rows 16 max_seq 64 vocabulary 16 hidden 16 arena 1024 hidden_at 0 stride 16 logits_at 0 stride 16 attributes {embeddingOffset = 1024, embeddingStride = 16} {
   plan.buffer @a at 0 bytes 1024 live 0 to 1

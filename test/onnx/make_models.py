@@ -141,6 +141,7 @@ def make(name, config, out, ways, optimum):
     hf = directory / 'hf'
     if (hf / 'config.json').exists():
         model = transformers.AutoModelForCausalLM.from_pretrained(hf, dtype=torch.float32).eval()
+        config = model.config
     else:
         model = transformers.AutoModelForCausalLM.from_config(config).eval()
         with torch.no_grad():

@@ -149,7 +149,7 @@ std::optional<Dims> GraphLowering::foldElements(onnx::NodeOp op, const NodeView 
     }
     if (!fn) return std::nullopt;
     Dims out;
-    for (size_t i = 0; i < std::max(a->size(), second->size()); ++i)
+    for (size_t i = 0, n = a->size() == 1 ? second->size() : a->size(); i < n; ++i) // no element where one has none
       out.push_back((d.*fn)((*a)[a->size() == 1 ? 0 : i], (*second)[second->size() == 1 ? 0 : i]));
     return out;
   }

@@ -76,3 +76,17 @@ func.func @main(%p: tensor<i1>, %a: tensor<2xf32>, %b: tensor<3xf32>) -> tensor<
   }
   return %c : tensor<?xf32>
 }
+
+// -----
+
+// No sizes and one size give no sizes.
+// CHECK-LABEL: func.func @graph(
+// CHECK-SAME: -> (tensor<f32>
+// CHECK: tensor.reshape
+func.func @main(%a: tensor<1xf32>) -> tensor<*x!onnx.any> {
+  %none = onnx.op "Shape"(%a) {version = 15 : i64, attrs = {start = 1 : i64}} : (tensor<1xf32>) -> tensor<0xi64>
+  %one = onnx.constant dense<[5]> : tensor<1xi64>
+  %shape = onnx.op "Mul"(%none, %one) {version = 14 : i64} : (tensor<0xi64>, tensor<1xi64>) -> tensor<0xi64>
+  %r = onnx.op "Reshape"(%a, %shape) {version = 14 : i64} : (tensor<1xf32>, tensor<0xi64>) -> tensor<*x!onnx.any>
+  return %r : tensor<*x!onnx.any>
+}

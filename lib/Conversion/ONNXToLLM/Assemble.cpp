@@ -185,6 +185,7 @@ bool Assembler::attention(TermId id, TermId residual, Layer &layer) {
 bool Assembler::head(TermId &x) {
   ModelConfig &config = parts.config;
   TermId id = result.logits;
+  if (terms.isLast(id)) id = at(id).in[0]; // a step gives the rows that are asked for
   if (at(id).kind == Kind::scale && at(at(id).in[0]).kind == Kind::unary && at(at(id).in[0]).name == "tanh") {
     double cap = at(id).number;
     TermId inner = at(at(id).in[0]).in[0];

@@ -108,7 +108,7 @@ static Result<std::vector<Known>> run(NodeOp op, Inputs inputs) {
 }
 
 static bool keepsAngles(StringRef name) {
-  return llvm::is_contained({"Identity", "Reshape", "Flatten", "Unsqueeze", "Squeeze", "Transpose", "Expand", "Tile", "Slice", "Split", "Gather", "Cast"}, name);
+  return llvm::is_contained({"Identity", "Reshape", "Flatten", "Unsqueeze", "Squeeze", "Transpose", "Expand", "Tile", "Slice", "Split", "Gather"}, name);
 }
 
 Result<std::vector<Known>> evaluate(NodeOp op, Inputs inputs) {
@@ -123,6 +123,8 @@ Result<std::vector<Known>> evaluate(NodeOp op, Inputs inputs) {
     Known angles = *inputs[0];
     angles.angles = nullptr;
     (*out)[0].angles = std::make_shared<Known>(std::move(angles));
+  } else if (name == "Cast" && inputs[0]->angles && (*out)[0].isFloat()) {
+    (*out)[0].angles = inputs[0]->angles; // the values are rounded, not what they are cosines of
   } else if (keepsAngles(name) && inputs[0]->angles) {
     SmallVector<const Known *> moved(inputs.begin(), inputs.end());
     moved[0] = inputs[0]->angles.get();

@@ -180,6 +180,8 @@ bool Raiser::runOnce(const Roles &roles, Sizes sizes, Parts &parts) {
     return false;
   }
   parts = assemble(run.terms, result, sizes);
+  for (const std::string &output : result.unused)
+    parts.layers.push_back(output + " is neither logits nor a cache and is left out");
   why = parts.why;
   at = nullptr;
   remarks = parts.layers;

@@ -2,6 +2,7 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #include "Assemble.h"
+#include "lathe/weights/Half.h"
 #include <cmath>
 #include <cstdio>
 
@@ -20,17 +21,41 @@ double ulps(double a, double b) {
   return std::fabs(a - b) / std::ldexp(1.0, exponent - 24);
 }
 
+/// What rounding to 16 bits may have done to a value, relative to it: 2^-11 of f16, 2^-8 of bf16. 0 for tables of float32.
+double grainOf(const RopeParts &parts) {
+  bool half = true, brain = true;
+  auto look = [&](llvm::ArrayRef<double> values) {
+    for (double v : values) {
+      auto f = static_cast<float>(v);
+      half &= halfToFloat(floatToHalf(f)) == f;
+      brain &= bfloatToFloat(floatToBfloat(f)) == f;
+      if (!half && !brain) return;
+    }
+  };
+  for (const Observation &o : parts.seen)
+    for (const Table *t : {&o.cosines, &o.sines}) {
+      look(t->values);
+      if (t->cache) look(t->cache->f);
+    }
+  return brain ? std::ldexp(1.0, -8) : half ? std::ldexp(1.0, -11) : 0; // f16 holds most of what bf16 holds
+}
+
 class Fitter {
 public:
-  explicit Fitter(const RopeParts &parts) : parts(parts), count(static_cast<size_t>(parts.rotated / 2)) {}
+  explicit Fitter(const RopeParts &parts) : grain(grainOf(parts)), parts(parts), count(static_cast<size_t>(parts.rotated / 2)) {}
   bool observe();
   /// All that was seen follows from |rope|.
   bool explains(const Rope &rope) const;
   std::vector<double> frequencies; ///< as measured
   double factor = 1;
   bool exact = false; ///< measured from angles
+  const double grain;
+  /// The frequency of a pair, from how far it turns in all rows of a stored table. 0: there is none.
+  double measured(size_t pair) const;
 
 private:
+  /// What may differ from |value|, beside |ulps| of float32.
+  double slack(double value) const { return grain * std::fabs(value) + (grain ? std::ldexp(1.0, -24) : 0); }
   bool explainsRow(const Rope &rope, double position, const double *c, const double *s) const;
   const RopeParts &parts;
   size_t count;
@@ -53,7 +78,7 @@ bool Fitter::observe() {
     frequencies.push_back(exact ? best->cosines.angles[at] / static_cast<double>(position) : std::atan2(s, c));
     if (!(frequencies.back() > 0) || !std::isfinite(frequencies.back())) return false;
   }
-  if (std::fabs(factor - 1) < 4 * ulpOfOne) factor = 1;
+  if (std::fabs(factor - 1) < 4 * ulpOfOne + 1.5 * grain) factor = 1;
   return factor > 0;
 }
 
@@ -62,8 +87,8 @@ bool Fitter::explainsRow(const Rope &rope, double position, const double *c, con
     float angle = static_cast<float>(position) * static_cast<float>(rope.inverseFrequencies[k]);
     // The frequency, and so the angle, may be off by so many ulp, and the value itself.
     double scale = rope.attentionFactor, allowed = tolerance * ulpOfOne * (1 + angle) * scale;
-    if (std::fabs(c[k] - std::cos(double(angle)) * scale) > allowed) return false;
-    if (std::fabs(s[k] - std::sin(double(angle)) * scale) > allowed) return false;
+    if (std::fabs(c[k] - std::cos(double(angle)) * scale) > allowed + slack(c[k])) return false;
+    if (std::fabs(s[k] - std::sin(double(angle)) * scale) > allowed + slack(s[k])) return false;
   }
   return true;
 }
@@ -83,8 +108,8 @@ bool Fitter::explains(const Rope &rope) const {
         double angle = o.cosines.angles[at + k], scale = rope.attentionFactor;
         float expected = static_cast<float>(position) * static_cast<float>(rope.inverseFrequencies[k]);
         if (ulps(angle, expected) > tolerance || o.sines.angles.empty() || o.sines.angles[at + k] != angle) return false;
-        if (std::fabs(o.cosines.values[at + k] - std::cos(angle) * scale) > tolerance * ulpOfOne * scale) return false;
-        if (std::fabs(o.sines.values[at + k] - std::sin(angle) * scale) > tolerance * ulpOfOne * scale) return false;
+        double c = o.cosines.values[at + k], s = o.sines.values[at + k], allowed = tolerance * ulpOfOne * scale;
+        if (std::fabs(c - std::cos(angle) * scale) > allowed + slack(c) || std::fabs(s - std::sin(angle) * scale) > allowed + slack(s)) return false;
       }
     }
   }
@@ -99,10 +124,26 @@ bool Fitter::explains(const Rope &rope) const {
   return true;
 }
 
-/// |value| to six significant digits: bases are round numbers.
-double rounded(double value) {
+double Fitter::measured(size_t pair) const {
+  const Observation &o = parts.seen[0];
+  if (pair >= count || !o.cosines.cache || !o.sines.cache || o.cosines.cache->shape != o.sines.cache->shape) return 0;
+  auto turned = [&](int64_t position) {
+    size_t at = static_cast<size_t>(position) * count + pair;
+    return std::atan2(o.sines.cache->f[at], o.cosines.cache->f[at]);
+  };
+  int64_t rows = o.cosines.cache->shape[0];
+  if (rows < 2) return 0;
+  // What is known of the frequency says at each double distance within which turn the angle is.
+  double frequency = turned(1);
+  for (int64_t p = 2; p < rows; p *= 2)
+    frequency += std::remainder(turned(p) - frequency * static_cast<double>(p), 2 * M_PI) / static_cast<double>(p);
+  return std::isfinite(frequency) && frequency > 0 ? frequency : 0;
+}
+
+/// |value| to |digits| significant digits: bases are round numbers.
+double rounded(double value, int digits = 6) {
   char text[32];
-  std::snprintf(text, sizeof(text), "%.5e", value);
+  std::snprintf(text, sizeof(text), "%.*e", digits - 1, value);
   return std::strtod(text, nullptr);
 }
 
@@ -121,7 +162,7 @@ std::string fitRopes(Parts &parts, const std::vector<Rope> &hints, std::vector<s
         config.ropes.push_back(hints[k]);
         fromHint = static_cast<int>(k);
         found = true;
-        remarks.push_back(name + ": the values are those of config.json's " + hints[k].kind + " formula within " + std::to_string(tolerance) + " ulp and became it");
+        remarks.push_back(name + ": the values are those of config.json's " + hints[k].kind + " formula" + (fitter.grain ? " within its 16 bits" : " within " + std::to_string(tolerance) + " ulp") + " and became it");
       }
     hintOf.push_back(fromHint);
     if (found) continue;
@@ -129,6 +170,25 @@ std::string fitRopes(Parts &parts, const std::vector<Rope> &hints, std::vector<s
     // The plain formula, with or without one factor for all positions.
     auto n = static_cast<double>(seen.rotated);
     size_t last = fitter.frequencies.size() - 1;
+    std::string within = fitter.grain ? " within its 16 bits" : " within " + std::to_string(tolerance) + " ulp";
+    auto became = [&](const RopeParameters &p) {
+      auto rope = makeRope(p, config.maxSequence);
+      if (!rope.ok() || !fitter.explains(*rope)) return false;
+      char theta[32];
+      std::snprintf(theta, sizeof(theta), "%g", p.theta);
+      remarks.push_back(name + ": the values are those of the " + p.kind + " formula with base " + theta + within + " and became it");
+      config.ropes.push_back(*std::move(rope));
+      return true;
+    };
+    // Values of 16 bits say less about the frequencies: the base is the roundest number that explains them.
+    double base = fitter.exact ? 0 : std::pow(fitter.measured(1), -n / 2);
+    for (int digits = 1; fitter.grain && base > 0 && std::isfinite(base) && digits <= 6 && !found; ++digits) {
+      RopeParameters p;
+      p.rotarySize = seen.rotated;
+      p.theta = rounded(base, digits);
+      found = became(p);
+    }
+    if (found) continue;
     for (double stretch : {1.0, 1 / rounded(1 / fitter.frequencies[0])}) {
       RopeParameters p;
       p.kind = stretch == 1 ? "default" : "linear";
@@ -136,21 +196,28 @@ std::string fitRopes(Parts &parts, const std::vector<Rope> &hints, std::vector<s
       p.rotarySize = seen.rotated;
       p.attentionFactor = fitter.factor == 1 ? 0 : fitter.factor;
       p.theta = last ? rounded(std::pow(fitter.frequencies[last] / stretch, -n / (2.0 * static_cast<double>(last)))) : 10000;
-      auto rope = makeRope(p, config.maxSequence);
-      if (!rope.ok() || !fitter.explains(*rope)) continue;
-      char theta[32];
-      std::snprintf(theta, sizeof(theta), "%g", p.theta);
-      remarks.push_back(name + ": the values are those of the " + p.kind + " formula with base " + theta + " within " + std::to_string(tolerance) + " ulp and became it");
-      config.ropes.push_back(*std::move(rope));
-      found = true;
-      break;
+      if ((found = became(p))) break;
+    }
+    // Llama 3.1 and 3.2, whose GenAI exports have no file that says so.
+    for (double factor : {8.0, 32.0}) {
+      if (found) break;
+      RopeParameters p;
+      p.kind = "llama3";
+      p.theta = 500000;
+      p.rotarySize = seen.rotated;
+      p.factor = factor;
+      p.originalPositions = 8192;
+      found = became(p);
     }
     if (found) continue;
     Rope table{"table", {}, fitter.factor};
     for (double f : fitter.frequencies)
       table.inverseFrequencies.push_back(static_cast<float>(f));
-    if (!fitter.exact || !fitter.explains(table)) return name + ": no formula gives its cosines and sines, and they are not computed from frequencies in the graph";
-    remarks.push_back(name + ": no known formula gives the frequencies; they stay as they are");
+    if (!fitter.exact)
+      for (size_t k = 0; k < table.inverseFrequencies.size(); ++k)
+        table.inverseFrequencies[k] = static_cast<float>(fitter.measured(k));
+    if (!fitter.explains(table)) return name + ": no formula and no frequencies give its cosines and sines";
+    remarks.push_back(name + (fitter.exact ? ": no known formula gives the frequencies; they stay as they are" : ": no known formula gives the frequencies; those are taken that give every stored value" + within));
     config.ropes.push_back(std::move(table));
   }
   // In the configuration's order, so that equal models are equal modules.

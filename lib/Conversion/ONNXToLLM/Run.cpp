@@ -230,6 +230,8 @@ RunResult GraphRun::run() {
       result.at = at;
     }
   };
+  bool logitsNamed = false;
+  std::string logitsOutput;
   auto finish = cast<func::ReturnOp>(main.front().getTerminator());
   for (auto [k, value] : llvm::enumerate(finish.getOperands())) {
     auto name = main.getResultAttrOfType<StringAttr>(k, "onnx.name");
@@ -266,10 +268,23 @@ RunResult GraphRun::run() {
         result.presents.push_back({terms[half].a, half});
       continue;
     }
-    if (result.logits >= 0) bad(output + " is neither logits nor a cache", main);
-    Layout rows = {{{Dim::batch, sizes.batch}}, {{Dim::step, sizes.step}}, {{Dim::feature, terms.width(x.id), 1}}};
-    normalize(rows);
-    if (x.layout != rows) bad(output + " is laid out as " + layoutText(x.layout) + ", expected rows of logits for every token", main);
+    // Beside logits by that name a graph may give values that nobody asks for, such as the last hidden states.
+    bool named = name && name.getValue() == "logits";
+    if (result.logits >= 0 && (named || logitsNamed)) {
+      result.unused.push_back(named ? logitsOutput : output);
+      if (!named) continue;
+    } else if (result.logits >= 0) {
+      bad(output + " is neither logits nor a cache", main);
+    }
+    logitsNamed = named;
+    logitsOutput = output;
+    Layout rows = {{{Dim::batch, sizes.batch}}, {{Dim::step, sizes.step}}, {{Dim::feature, terms.width(x.id), 1}}}, last = rows, flat = rows;
+    last[1] = Axis();
+    flat.erase(flat.begin() + 1);
+    for (Layout *layout : {&rows, &last, &flat})
+      normalize(*layout);
+    bool ofLast = terms.isLast(x.id) && (x.layout == last || x.layout == flat);
+    if (x.layout != rows && !ofLast) bad(output + " is laid out as " + layoutText(x.layout) + ", expected rows of logits for every token", main);
     result.logits = x.id;
   }
   if (result.why.empty() && result.logits < 0) bad("the graph has no logits", main);

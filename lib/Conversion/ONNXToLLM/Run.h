@@ -38,7 +38,8 @@ struct RunResult {
   TermId logits = -1;
   /// (past input, history term) in the order of the outputs.
   llvm::SmallVector<std::pair<int64_t, TermId>> presents;
-  std::string why; ///< empty: everything was recognised
+  llvm::SmallVector<std::string, 1> unused; ///< outputs that are neither, beside some that are named logits
+  std::string why;                          ///< empty: everything was recognised
   mlir::Operation *at = nullptr;
 };
 

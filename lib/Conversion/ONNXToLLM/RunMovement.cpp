@@ -40,6 +40,12 @@ bool GraphRun::sliceAxis(const Abstract &x, int64_t axis, int64_t begin, int64_t
     return true;
   }
   const Axis &at = x.layout[axis];
+  if (at.size() == 1 && at[0].dim == Dim::step && size == sizes.step && size > 1 && begin == size - 1 && end == size) {
+    Layout layout = x.layout;
+    layout[axis] = Axis();
+    out = term(terms.lastRow(x.id), layout, x.type);
+    return true;
+  }
   if (at.size() != 1 || at[0].dim != Dim::feature) {
     refuse("cuts an axis of " + layoutText(x.layout) + " that is not of features");
     return false;

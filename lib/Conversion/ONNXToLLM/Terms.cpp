@@ -12,7 +12,7 @@ using namespace mlir;
 namespace lathe::raise {
 
 static const char *const kindNames[] = {"embed", "positions", "past", "history", "linear", "add", "mul", "mul_group", "add_group", "scale",
-                                        "add_number", "mul_weight", "add_weight", "mul_table", "add_table", "unary", "mean", "slice", "concat",
+                                        "add_number", "mul_weight", "add_weight", "mul_table", "add_table", "unary", "last_row", "mean", "slice", "concat",
                                         "normalize", "centre", "rms_norm", "layer_norm", "activation", "rope", "scores", "capped", "probabilities", "attention"};
 
 std::string Weight::key() const {
@@ -75,6 +75,7 @@ TermId Terms::history(TermId rows, int64_t past) {
 }
 
 TermId Terms::linear(TermId x, const Weight &weight, const Weight &bias) {
+  if (isLast(x)) return lastRow(linear(terms[x].in[0], weight, bias));
   Term term = start(Kind::linear, {x}, weight.end ? weight.end - weight.begin : weight.rows);
   term.weight = weight;
   term.bias = bias;
@@ -82,12 +83,14 @@ TermId Terms::linear(TermId x, const Weight &weight, const Weight &bias) {
 }
 
 TermId Terms::add(TermId x, TermId y) {
+  if (isLast(x) && isLast(y)) return lastRow(add(terms[x].in[0], terms[y].in[0]));
   if (TermId rotation = asRotation(x, y); rotation >= 0) return rotation;
   if (x > y) std::swap(x, y);
   return make(start(Kind::add, {x, y}, width(x)));
 }
 
 TermId Terms::mul(TermId x, TermId y) {
+  if (isLast(x) && isLast(y)) return lastRow(mul(terms[x].in[0], terms[y].in[0]));
   if (x == y) return unary("square", x);
   for (auto [a, b] : {std::pair(x, y), std::pair(y, x)}) {
     if (is(b, Kind::unary, "sigmoid") && terms[b].in[0] == a) return activation("silu", a);
@@ -100,6 +103,7 @@ TermId Terms::mul(TermId x, TermId y) {
 }
 
 TermId Terms::mulGroup(TermId x, TermId y, int64_t group) {
+  if (isLast(x) && isLast(y)) return lastRow(mulGroup(terms[x].in[0], terms[y].in[0], group));
   if (TermId normal = asNormalize(x, y, group); normal >= 0) return normal;
   Term term = start(Kind::mulGroup, {x, y}, width(x));
   term.group = group;
@@ -107,6 +111,7 @@ TermId Terms::mulGroup(TermId x, TermId y, int64_t group) {
 }
 
 TermId Terms::addGroup(TermId x, TermId y, int64_t group) {
+  if (isLast(x) && isLast(y)) return lastRow(addGroup(terms[x].in[0], terms[y].in[0], group));
   if (is(y, Kind::unary, "neg") && is(terms[y].in[0], Kind::mean) && terms[terms[y].in[0]].in[0] == x && terms[terms[y].in[0]].group == group) {
     Term term = start(Kind::centre, {x}, width(x));
     term.group = group;
@@ -118,6 +123,7 @@ TermId Terms::addGroup(TermId x, TermId y, int64_t group) {
 }
 
 TermId Terms::scale(TermId x, double c) {
+  if (isLast(x)) return lastRow(scale(terms[x].in[0], c));
   if (c == 1) return x;
   if (is(x, Kind::scores)) {
     // Before a mask, or after one: a mask is 0 and -infinity, which a positive scale keeps.
@@ -144,6 +150,7 @@ TermId Terms::scale(TermId x, double c) {
 }
 
 TermId Terms::addNumber(TermId x, double c) {
+  if (isLast(x)) return lastRow(addNumber(terms[x].in[0], c));
   if (c == 0) return x;
   Term term = start(Kind::addNumber, {x}, width(x));
   term.number = c;
@@ -151,6 +158,7 @@ TermId Terms::addNumber(TermId x, double c) {
 }
 
 TermId Terms::mulWeight(TermId x, const Weight &w) {
+  if (isLast(x)) return lastRow(mulWeight(terms[x].in[0], w));
   // The weight of a norm.
   if (is(x, Kind::normalize) && terms[x].group == w.rows) {
     if (is(terms[x].in[0], Kind::centre) && terms[terms[x].in[0]].group == w.rows) {
@@ -169,6 +177,7 @@ TermId Terms::mulWeight(TermId x, const Weight &w) {
 }
 
 TermId Terms::addWeight(TermId x, const Weight &w) {
+  if (isLast(x)) return lastRow(addWeight(terms[x].in[0], w));
   Term term = terms[x];
   if (((term.kind == Kind::linear && w.rows == term.width) || term.kind == Kind::layerNorm) && !term.bias && !w.plusOne) {
     term.bias = w;
@@ -195,6 +204,7 @@ TermId Terms::addTable(TermId x, int table) {
 }
 
 TermId Terms::unary(StringRef name, TermId x, double number) {
+  if (isLast(x)) return lastRow(unary(name, terms[x].in[0], number));
   if (name == "neg" && is(x, Kind::unary, "neg")) return terms[x].in[0];
   if (name == "pow") {
     if (number == 1) return x;
@@ -217,13 +227,17 @@ TermId Terms::unary(StringRef name, TermId x, double number) {
   return make(term);
 }
 
+TermId Terms::lastRow(TermId x) { return isLast(x) ? x : make(start(Kind::lastRow, {x}, width(x))); }
+
 TermId Terms::mean(TermId x, int64_t group) {
+  if (isLast(x)) return lastRow(mean(terms[x].in[0], group));
   Term term = start(Kind::mean, {x}, width(x) / group);
   term.group = group;
   return make(term);
 }
 
 TermId Terms::slice(TermId x, int64_t group, int64_t begin, int64_t end) {
+  if (isLast(x)) return lastRow(slice(terms[x].in[0], group, begin, end));
   if (begin == 0 && end == group) return x;
   Term source = terms[x];
   int64_t all = source.width;
@@ -296,6 +310,7 @@ TermId Terms::concat(ArrayRef<TermId> parts, ArrayRef<int64_t> sizes) {
 }
 
 TermId Terms::rmsNorm(TermId x, const Weight &w, double eps) {
+  if (isLast(x)) return lastRow(rmsNorm(terms[x].in[0], w, eps));
   Term term = start(Kind::rmsNorm, {x}, width(x));
   term.weight = w;
   term.number = static_cast<float>(eps);
@@ -304,6 +319,7 @@ TermId Terms::rmsNorm(TermId x, const Weight &w, double eps) {
 }
 
 TermId Terms::layerNorm(TermId x, const Weight &w, const Weight &b, double eps) {
+  if (isLast(x)) return lastRow(layerNorm(terms[x].in[0], w, b, eps));
   Term term = start(Kind::layerNorm, {x}, width(x));
   term.weight = w;
   term.bias = b;
@@ -313,6 +329,7 @@ TermId Terms::layerNorm(TermId x, const Weight &w, const Weight &b, double eps) 
 }
 
 TermId Terms::activation(StringRef name, TermId x) {
+  if (isLast(x)) return lastRow(activation(name, terms[x].in[0]));
   Term term = start(Kind::activation, {x}, width(x));
   term.name = name.str();
   return make(term);

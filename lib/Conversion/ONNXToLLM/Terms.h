@@ -50,6 +50,7 @@ enum class Kind {
   mulTable,    ///< x * table [tokens][group]
   addTable,
   unary,       ///< |name|: neg, sigmoid, tanh, erf, sqrt, reciprocal, exp, square, cube, isnan, pow (number)
+  lastRow,     ///< x of a step's last token
   mean,        ///< of each group
   slice,       ///< positions |a| .. |b| - 1 of each group
   concat,      ///< groups one after the other: sizes in |sizes|
@@ -115,6 +116,8 @@ public:
   TermId mulTable(TermId x, int table);
   TermId addTable(TermId x, int table);
   TermId unary(llvm::StringRef name, TermId x, double number = 0);
+  /// Operations on rows are done before a row is selected: what is left on top of a term is at most one selection.
+  TermId lastRow(TermId x);
   TermId mean(TermId x, int64_t group);
   TermId slice(TermId x, int64_t group, int64_t begin, int64_t end);
   TermId concat(llvm::ArrayRef<TermId> parts, llvm::ArrayRef<int64_t> sizes);
@@ -126,6 +129,7 @@ public:
   TermId masked(TermId scores, int64_t window);
   TermId softmax(TermId scores);
   TermId attend(TermId probabilities, TermId v, int64_t valueSize);
+  bool isLast(TermId x) const { return terms[x].kind == Kind::lastRow; }
   bool isScores(TermId x) const { return terms[x].kind == Kind::scores || terms[x].kind == Kind::capped; }
 
   /// A line a term, for messages and tests.

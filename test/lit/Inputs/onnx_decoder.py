@@ -9,7 +9,7 @@ import random
 import struct
 
 VOCABULARY, HIDDEN, HEADS, SIZE, INNER, POSITIONS, LAYERS = 11, 16, 2, 8, 24, 64, 2
-FLOAT, INT32, INT64, BOOL = 1, 6, 7, 9
+FLOAT, INT32, INT64, BOOL, FLOAT16, BFLOAT16 = 1, 6, 7, 9, 10, 16
 SINCE = dict(Add=14, And=7, Equal=19, Cast=19, Concat=13, Cos=7, DequantizeLinear=21, Div=14, Erf=13, Expand=13, Gather=13, Gelu=20, LayerNormalization=17, LessOrEqual=16, MatMul=13, Mul=14,
              Neg=13, Pow=15, RMSNormalization=23, Range=11, Reciprocal=13, ReduceMean=18, ReduceSum=13, Reshape=14, RotaryEmbedding=23, Attention=24, Shape=15,
              Sigmoid=13, SimplifiedLayerNormalization=1, Sin=7, Slice=13, Softmax=13, Split=18, Sqrt=13, Sub=14, SwiGLU=28, Swish=24, Tanh=13, Transpose=13,
@@ -206,11 +206,25 @@ class Graph:
     def heads(self, x, count, size=None):
         return self.op('Transpose', self.op('Reshape', x, self.constant([0, 0, count, size or SIZE])), perm=[0, 2, 1, 3])
 
+    def frequencies(self):
+        found = [self.o.base ** (-2 * k / SIZE) * (1 + self.o.detune * (k % 2)) for k in range(SIZE // 2)]
+        if not self.o.llama3:
+            return found
+        # Llama 3's: low frequencies are divided by a factor, with a passage between 1/4 and the whole of 8192 positions.
+        def scaled(f):
+            share = min(1.0, max(0.0, (8192 * f / (2 * math.pi) - 1) / 3))
+            return (1 - share) * f / self.o.llama3 + share * f
+        return [scaled(f) for f in found]
+
     def tables(self):
-        frequencies = [10000.0 ** (-2 * k / SIZE) for k in range(SIZE // 2)]
-        angles = [p * f for p in range(POSITIONS) for f in frequencies]
+        angles = [p * f for p in range(POSITIONS) for f in self.frequencies()]
         stretch = self.o.stretch
         both = {'cosines': [stretch * math.cos(a) for a in angles], 'sines': [stretch * math.sin(a) for a in angles]}
+        if self.o.grain == 'f16':
+            both = {name: [struct.unpack('<e', struct.pack('<e', x))[0] for x in values] for name, values in both.items()}
+        if self.o.grain == 'bf16':
+            nearest = lambda x: struct.unpack('<f', struct.pack('<I', (struct.unpack('<I', struct.pack('<f', x))[0] + 0x8000) & 0xffff0000))[0]
+            both = {name: [nearest(x) for x in values] for name, values in both.items()}
         if not self.o.coded_tables:
             return tuple(self.weight(name, POSITIONS, SIZE // 2, values=values) for name, values in both.items())
         for name in both:
@@ -221,11 +235,13 @@ class Graph:
 
     def angles(self):
         """Cosines and sines of this step's tokens, [batch, step, size / 2]."""
-        frequencies = [10000.0 ** (-2 * k / SIZE) * (1 + self.o.detune * (k % 2)) for k in range(SIZE // 2)]
-        f = self.weight('frequencies', SIZE // 2, values=frequencies)
+        f = self.weight('frequencies', SIZE // 2, values=self.frequencies())
         positions = self.op('Unsqueeze', self.op('Cast', 'POSITIONS', to=FLOAT), self.constant([2]))
         a = self.op('Mul', positions, f)
-        return self.op('Cos', a), self.op('Sin', a)
+        both = self.op('Cos', a), self.op('Sin', a)
+        if self.o.grain:
+            both = (self.op('Cast', self.op('Cast', t, to=FLOAT16 if self.o.grain == 'f16' else BFLOAT16), to=FLOAT) for t in both)
+        return tuple(both)
 
     def rotate(self, x, count):
         """Of [batch, heads, step, size]."""
@@ -427,11 +443,16 @@ class Graph:
             x, h = self.skip(x, post(self.feed_forward(h, i), f'feed-forward-norm{i}'), f'layer{i + 1}.norm1')
         if self.broken('no-layers'):
             self.presents = [self.op('Concat', f'%past{i}{c}', self.heads(self.linear(x, f'p{i}{c}', HIDDEN, self.kv * SIZE), self.kv), axis=2) for i in range(LAYERS) for c in 'kv']
-        logits = self.linear(x if self.broken('final-norm') else h, 'head', HIDDEN, VOCABULARY + self.broken('vocabulary'))
+        hidden = x if self.broken('final-norm') else h
+        if self.o.last == 'slice':  # of the last token only
+            hidden = self.op('Slice', hidden, self.constant([-1]), self.constant([(1 << 63) - 1]), self.constant([1]))
+        if self.o.last == 'gather':
+            hidden = self.op('Unsqueeze', self.op('Gather', hidden, self.constant(-1), axis=1), self.constant([1]))
+        logits = self.linear(hidden, 'head', HIDDEN, VOCABULARY + self.broken('vocabulary'))
         if self.o.finalcap:
             logits = self.op('Mul', self.op('Tanh', self.op('Div', logits, self.number(self.o.finalcap))), self.number(self.o.finalcap * (1 + self.broken('final-cap'))))
         name = (lambda k: f'present_{k}') if self.o.attention == 'fused' else lambda k: f'present.{k // 2}.{"kv"[k % 2]}'
-        outs = [(logits, 'logits')] + [(p, name(k)) for k, p in enumerate(self.presents)]
+        outs = [(h, 'hidden_states')] * self.o.hidden + [(logits, 'logits')] + [(p, name(k)) for k, p in enumerate(self.presents)]
         lines = ['module attributes {onnx.model = {path = "m.onnx"}} {']
         lines += ['  ' + p for p in self.params]
         lines.append('  func.func @main(' + ', '.join(f'{a}: {t} {{onnx.name = "{n}"}}' for a, t, n in arguments) + ') -> (' +
@@ -451,6 +472,11 @@ def main():
     parser.add_argument('--rope', default='op', choices=['none', 'chain', 'halves', 'op', 'contrib', 'pairs-op', 'pairs-contrib', 'pairs-chain', 'pairs-turned', 'pairs-part', 'half-heads'])
     parser.add_argument('--stretch', type=float, default=1.0, help='factor of cosines and sines')
     parser.add_argument('--detune', type=float, default=0.0, help='how far frequencies are from the formula')
+    parser.add_argument('--base', type=float, default=10000.0, help='of the frequencies')
+    parser.add_argument('--llama3', type=float, default=0.0, help="factor of Llama 3's formula")
+    parser.add_argument('--grain', default='', choices=['', 'f16', 'bf16'], help='what cosines and sines are rounded to')
+    parser.add_argument('--last', default='', choices=['', 'slice', 'gather'], help='logits of the last token only')
+    parser.add_argument('--hidden', action='store_true', help='hidden states as an output before the logits')
     parser.add_argument('--attention', default='chain', choices=['chain', 'op', 'mha', 'gqa', 'scatter', 'fused'])
     parser.add_argument('--cap', type=float, default=0.0)
     parser.add_argument('--scale', type=float, default=1.0, help='factor of what scores are scaled by')

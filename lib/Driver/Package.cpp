@@ -29,6 +29,15 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 template <typename P>
 using Emit = LogicalResult (*)(ModuleOp, StringRef, const P &, codegen::X86Target);
 
+/// Whether a kernel reads or writes bf16 activations.
+template <typename P>
+bool usesBf16(const P &p) {
+  bool uses = false;
+  if constexpr (requires { p.act; }) uses |= p.act == codegen::ActFormat::bf16;
+  if constexpr (requires { p.outAct; }) uses |= p.outAct == codegen::ActFormat::bf16;
+  return uses;
+}
+
 template <typename P>
 Result<codegen::KernelJob> job(plan::KernelOp op, Emit<P> emit, uint64_t &scratch) {
   auto params = codegen::fromDictionary<P>(op.getParams());
@@ -36,7 +45,7 @@ Result<codegen::KernelJob> job(plan::KernelOp op, Emit<P> emit, uint64_t &scratc
     return misfit(op);
   if constexpr (requires { codegen::scratchBytes(*params); }) scratch = std::max<uint64_t>(scratch, codegen::scratchBytes(*params));
   P p = *params;
-  return codegen::KernelJob{op.getSymName().str(), [p, emit](ModuleOp m, StringRef s, codegen::X86Target t) { return emit(m, s, p, t); }};
+  return codegen::KernelJob{op.getSymName().str(), [p, emit](ModuleOp m, StringRef s, codegen::X86Target t) { return emit(m, s, p, t); }, usesBf16(p)};
 }
 
 Result<codegen::KernelJob> loopsJob(plan::KernelOp op) {
@@ -296,14 +305,10 @@ Result<PackageReport> packageArtifact(ModuleOp module, ModuleOp gpu, const Model
     }
     report.kernels += jobs.size();
     LATHE_RETURN_IF_ERROR(addProgram(program, artifact::Variant::none, scratch));
-    std::map<artifact::Variant, std::string> built; // variants may share code
+    codegen::VariantBuilder builder(std::move(jobs), options.threads);
     for (artifact::Variant variant : options.variants) {
       if (artifact::isGpu(variant)) continue;
-      artifact::Variant emitted = codegen::emittedVariant(variant);
-      if (!built.count(emitted)) {
-        LATHE_ASSIGN_OR_RETURN(built[emitted], codegen::buildCode(jobs, codegen::X86Target{emitted}, options.threads));
-      }
-      const std::string &code = built[emitted];
+      LATHE_ASSIGN_OR_RETURN(std::string code, builder.build(variant));
       report.codeBytes += code.size();
       LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::code, variant, {reinterpret_cast<const uint8_t *>(code.data()), code.size()}));
     }

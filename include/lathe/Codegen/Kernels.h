@@ -33,6 +33,8 @@ struct X86Target {
   bool has512() const { return variant == artifact::Variant::avx512vnni || variant == artifact::Variant::avx512bf16; }
   bool hasVnni() const { return has512(); }
   bool hasBf16() const { return variant == artifact::Variant::avx512bf16; }
+  /// Whether activations of |f| are kept as 16 bits each, for VDPBF16PS; elsewhere bf16 values are kept as float32.
+  bool packsBf16(ActFormat f) const { return hasBf16() && f == ActFormat::bf16; }
 };
 
 enum class Activation { silu, geluTanh, geluErf, relu };

@@ -12,6 +12,12 @@ ActivationRow activationRow(Emitter &e, Value buffer, const ActivationLayout &l,
 
 void storeActivations(Emitter &e, const ActivationLayout &l, ActFormat format, const ActivationRow &at, Value g, Value x0, Value x1) {
   Value index = e.add(e.mul(g, at.mb), at.row); // of a (group, row) pair
+  if (e.target.packsBf16(format)) {
+    Value p = e.at(at.block, index, 64);
+    e.st(e.bf16Bits(x0), p, 0, 32);
+    e.st(e.bf16Bits(x1), p, 32, 32);
+    return;
+  }
   if (!isInt8(format)) {
     Value p = e.at(at.block, index, 128);
     bool round = format == ActFormat::bf16;

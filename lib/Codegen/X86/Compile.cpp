@@ -56,7 +56,7 @@ const char *variantName(Variant v) {
   return "unknown";
 }
 
-Variant emittedVariant(Variant v) { return v == Variant::avx512bf16 ? Variant::avx512vnni : v; }
+Variant emittedVariant(Variant v, bool bf16) { return v == Variant::avx512bf16 && !bf16 ? Variant::avx512vnni : v; }
 
 bool hostSupports(X86Target target) {
   static const llvm::StringMap<bool> host = llvm::sys::getHostCPUFeatures();
@@ -189,6 +189,28 @@ Result<std::vector<std::string>> compileKernels(ArrayRef<KernelJob> jobs, X86Tar
 Result<std::string> buildCode(ArrayRef<KernelJob> jobs, X86Target target, unsigned threads) {
   LATHE_ASSIGN_OR_RETURN(std::vector<std::string> objects, compileKernels(jobs, target, threads));
   return linkObjects(objects);
+}
+
+Result<std::string> VariantBuilder::build(Variant variant) {
+  std::map<Variant, std::vector<size_t>> lacking;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    Variant emitted = emittedVariant(variant, jobs[i].bf16);
+    std::vector<std::string> &have = objects[emitted];
+    have.resize(jobs.size());
+    if (have[i].empty()) lacking[emitted].push_back(i);
+  }
+  for (auto &[emitted, indices] : lacking) {
+    std::vector<KernelJob> some;
+    for (size_t i : indices)
+      some.push_back(jobs[i]);
+    LATHE_ASSIGN_OR_RETURN(std::vector<std::string> made, compileKernels(some, {emitted}, threads));
+    for (size_t i = 0; i < indices.size(); ++i)
+      objects[emitted][indices[i]] = std::move(made[i]);
+  }
+  std::vector<std::string> all;
+  for (size_t i = 0; i < jobs.size(); ++i)
+    all.push_back(objects[emittedVariant(variant, jobs[i].bf16)][i]);
+  return linkObjects(all);
 }
 
 } // namespace lathe::codegen

@@ -10,22 +10,25 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/ArrayRef.h"
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
 namespace lathe::codegen {
 
 /// One kernel to build: |emit| appends `symbol` to an empty module; it runs on any thread, with a context of its own.
+/// |bf16|: it reads or writes bf16 activations, which avx512bf16 keeps in a form of its own (docs/kernels.md).
 struct KernelJob {
   std::string symbol;
   std::function<mlir::LogicalResult(mlir::ModuleOp, llvm::StringRef symbol, X86Target)> emit;
+  bool bf16 = false;
 };
 
 /// "avx2", "avx512vnni", "avx512bf16".
 const char *variantName(artifact::Variant v);
-/// The variant whose code |v| shares. No kernel uses a bfloat16 instruction (they flush denormals and round unlike
-/// docs/exactness.md), so avx512bf16 runs the code of avx512vnni until one does.
-artifact::Variant emittedVariant(artifact::Variant v);
+/// The variant whose code |v| shares: a kernel without |bf16| activations has no use for a bfloat16 instruction, so
+/// avx512bf16 runs the code of avx512vnni.
+artifact::Variant emittedVariant(artifact::Variant v, bool bf16 = false);
 /// Whether this machine executes the variant.
 bool hostSupports(X86Target target);
 /// The best variant of this machine; Variant::none below AVX2.
@@ -50,5 +53,17 @@ Result<std::string> linkObjects(llvm::ArrayRef<std::string> objects, llvm::Array
 
 /// compileKernels and linkObjects: the CODE section of an artifact.
 Result<std::string> buildCode(llvm::ArrayRef<KernelJob> jobs, X86Target target, unsigned threads = 0);
+
+/// buildCode for several variants of the same jobs: a kernel whose code two variants share is compiled once.
+class VariantBuilder {
+public:
+  VariantBuilder(std::vector<KernelJob> jobs, unsigned threads) : jobs(std::move(jobs)), threads(threads) {}
+  Result<std::string> build(artifact::Variant variant);
+
+private:
+  std::vector<KernelJob> jobs;
+  unsigned threads;
+  std::map<artifact::Variant, std::vector<std::string>> objects; ///< by the variant emitted for; empty: not yet
+};
 
 } // namespace lathe::codegen

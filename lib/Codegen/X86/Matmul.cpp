@@ -19,8 +19,9 @@ KernelCost cost(const MatmulParams &p) {
   KernelCost c;
   c.weightBytes = uint64_t(packedBytes(p.type, p.n, p.k));
   c.macsPerRow = uint64_t(p.n) * uint64_t(p.k);
-  // bf16 activations are multiplied in float32 too (docs/exactness.md).
-  c.arithmetic = isInt8(p.act) ? Arithmetic::int8 : Arithmetic::f32;
+  // With other weights bf16 activations are multiplied in float32 too (docs/exactness.md).
+  bool bf16 = p.type == StorageType::bf16 && p.act == ActFormat::bf16;
+  c.arithmetic = isInt8(p.act) ? Arithmetic::int8 : bf16 ? Arithmetic::bf16 : Arithmetic::f32;
   int64_t out =
       p.epilogue == MatmulParams::gateUp   ? activationLayout(p.n / 2, p.outAct, p.outHalves).blockBytes / 16
       : p.epilogue == MatmulParams::argmax ? 8 * matmulUnits(p)

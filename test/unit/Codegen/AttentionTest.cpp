@@ -148,7 +148,7 @@ TEST(Attention, QuantizedOutputIsTheQuantizationOfTheRows) {
       std::vector<float> row(static_cast<size_t>(k));
       for (int64_t r = 0; r < s.rows; ++r) {
         s.expectedRow(r, row.data());
-        model::writeActivations(expected.data(), k, f, halves, r, s.rows, row.data());
+        model::writeActivations(expected.data(), k, f, halves, r, s.rows, row.data(), target.packsBf16(f));
       }
       ASSERT_TRUE(sameBytes(out.data(), expected.data(), out.size())) << "format " << int(f);
     }

@@ -36,6 +36,27 @@ TEST(Compile, SharesCodeOnlyWithVariantsThatRunIt) {
   }
 }
 
+TEST(Compile, HasCodeOfItsOwnForKernelsWithBf16Activations) {
+  KernelJob bf16{"b", [](mlir::ModuleOp m, llvm::StringRef s, X86Target t) {
+                   MatmulParams p;
+                   p.type = StorageType::bf16, p.act = ActFormat::bf16, p.n = 16, p.k = 32, p.outStride = 16;
+                   return emitMatmul(m, s, p, t);
+                 }, true};
+  VariantBuilder builder({matmulJob("i", 16)}, 1);
+  Result<std::string> vnni = builder.build(Variant::avx512vnni), shared = builder.build(Variant::avx512bf16);
+  ASSERT_TRUE(vnni.ok() && shared.ok());
+  EXPECT_TRUE(*vnni == *shared);
+  VariantBuilder mixed({matmulJob("i", 16), bf16}, 1);
+  vnni = mixed.build(Variant::avx512vnni), shared = mixed.build(Variant::avx512bf16);
+  ASSERT_TRUE(vnni.ok() && shared.ok());
+  EXPECT_FALSE(*vnni == *shared);
+  // What two variants share, and what only one has, is what each alone would have.
+  EXPECT_TRUE(*vnni == *buildCode({matmulJob("i", 16), bf16}, {Variant::avx512vnni}));
+  std::vector<std::string> apart = *compileKernels({matmulJob("i", 16)}, {Variant::avx512vnni});
+  apart.push_back((*compileKernels({bf16}, {Variant::avx512bf16}))[0]);
+  EXPECT_TRUE(*shared == *linkObjects(apart));
+}
+
 TEST(Compile, OutputDependsOnTheInputOnly) {
   std::vector<KernelJob> jobs{matmulJob("first", 16), matmulJob("second", 32), matmulJob("third", 48)};
   Result<std::string> one = buildCode(jobs, {Variant::avx512vnni}, 1), two = buildCode(jobs, {Variant::avx512vnni}, 2);

@@ -38,12 +38,12 @@ std::vector<KernelJob> jobsOf(const std::vector<Case> &cases) {
   for (const Case &c : cases)
     jobs.push_back({c.name, [p = c.p](mlir::ModuleOp module, llvm::StringRef s, X86Target t) {
                       return emitMatmul(module, s, p, t);
-                    }});
+                    }, c.p.act == ActFormat::bf16 || c.p.outAct == ActFormat::bf16});
   return jobs;
 }
 
 /// Expected bytes of the output: rows f32 or activations, for |rows| rows.
-void runCase(const Case &c, const KernelLibrary &library, const std::vector<int64_t> &rowCounts, uint32_t seed) {
+void runCase(const Case &c, const KernelLibrary &library, X86Target target, const std::vector<int64_t> &rowCounts, uint32_t seed) {
   const MatmulParams &p = c.p;
   std::mt19937 rng(seed);
   LatheKernelFn kernel = library[c.name];
@@ -75,7 +75,8 @@ void runCase(const Case &c, const KernelLibrary &library, const std::vector<int6
   for (int64_t rows : rowCounts) {
     SCOPED_TRACE(c.name + ", " + std::to_string(rows) + " rows");
     Buffer activations(size_t(activationBytes(rows, p.k, p.act, p.halves)), 0x55);
-    m::pack(m::Activations(act.begin(), act.begin() + rows), p.k, p.act, p.halves, activations.data());
+    m::pack(m::Activations(act.begin(), act.begin() + rows), p.k, p.act, p.halves,
+            activations.data(), target.packsBf16(p.act));
     Buffer biasBuffer(bias.size() * 4), residualBuffer(residual.size() * 4), scratch(scratchBytes(p) + 64);
     std::memcpy(biasBuffer.data(), bias.data(), bias.size() * 4);
     std::memcpy(residualBuffer.data(), residual.data(), residual.size() * 4);
@@ -125,7 +126,7 @@ void runCase(const Case &c, const KernelLibrary &library, const std::vector<int6
     // Compare row by row: planes of a block that no row owns are stale.
     ActivationLayout l = activationLayout(p.n / 2, p.outAct, p.outHalves);
     Buffer want(out.size());
-    m::pack(expected, p.n / 2, p.outAct, p.outHalves, want.data());
+    m::pack(expected, p.n / 2, p.outAct, p.outHalves, want.data(), target.packsBf16(p.outAct));
     for (int64_t r = 0; r < rows; ++r) {
       int64_t b = r / 16, mb = roundedBlockRows(std::min<int64_t>(16, rows - 16 * b)), i = r % 16;
       auto same = [&](int64_t offset, int64_t bytes) {
@@ -134,7 +135,8 @@ void runCase(const Case &c, const KernelLibrary &library, const std::vector<int6
       };
       for (int64_t g = 0; g < l.groups; ++g) {
         if (!isInt8(p.outAct)) {
-          ASSERT_TRUE(same((g * mb + i) * 128, 128)) << "row " << r << " group " << g;
+          int64_t bytes = target.packsBf16(p.outAct) ? 64 : 128;
+          ASSERT_TRUE(same((g * mb + i) * bytes, bytes)) << "row " << r << " group " << g;
           continue;
         }
         ASSERT_TRUE(same((g * mb + i) * 32, 32)) << "codes of row " << r << " group " << g;
@@ -155,18 +157,21 @@ bool full() { return std::getenv("LATHE_FULL") != nullptr; }
 void runCases(const std::vector<Case> &cases, const std::vector<int64_t> &rowCounts) {
   std::vector<X86Target> targets = hostTargets();
   if (targets.empty()) GTEST_SKIP() << "no AVX2";
-  // The int8 code of both AVX-512 variants is the same; the quick run takes one.
   for (X86Target t : targets) {
-    if (!full() && t.hasBf16()) continue;
     SCOPED_TRACE(variantName(t.variant));
     // Compiling is most of the time: the quick run compiles other than plain int8 cases for one variant each.
     std::vector<Case> mine;
-    for (size_t i = 0; i < cases.size(); ++i)
-      if (full() || cases[i].p.act == ActFormat::int8 || (i % 2 == 0) == t.has512()) mine.push_back(cases[i]);
+    // Only bf16 activations have code of their own in avx512bf16.
+    for (size_t i = 0; i < cases.size(); ++i) {
+      const MatmulParams &p = cases[i].p;
+      bool bf16 = p.act == ActFormat::bf16 || p.outAct == ActFormat::bf16;
+      if (full() || (t.hasBf16() ? bf16 : p.act == ActFormat::int8 || (i % 2 == 0) == t.has512())) mine.push_back(cases[i]);
+    }
+    if (mine.empty()) continue;
     KernelLibrary library(jobsOf(mine), t);
     if (!library) return;
     for (size_t i = 0; i < mine.size(); ++i) {
-      runCase(mine[i], library, rowCounts, uint32_t(1000 + i));
+      runCase(mine[i], library, t, rowCounts, uint32_t(1000 + i));
       if (::testing::Test::HasFatalFailure()) return;
     }
   }
@@ -192,9 +197,9 @@ TEST(Matmul, MatchesTheScalarModelForEveryTypeAndFormat) {
   for (StorageType type : allTypes)
     for (ActFormat act : {ActFormat::int8, ActFormat::int8z, ActFormat::f32, ActFormat::bf16}) {
       if (isFloat(type) && isInt8(act)) continue;
-      // Quick run: int8 for all types, a third of the rest, and bf16 (whose kernel is that of f32) not at all.
-      bool quick = act == ActFormat::int8 || (act != ActFormat::bf16 && (size_t(type) + size_t(act)) % 3 == 0);
-      if (!full() && !quick && !(isFloat(type) && act == ActFormat::f32)) continue;
+      // Quick run: int8 for all types, float weights, and a third of the rest.
+      bool quick = act == ActFormat::int8 || isFloat(type) || (size_t(type) + size_t(act)) % 3 == 0;
+      if (!full() && !quick) continue;
       for (size_t s = 0; s < (full() ? 4 : 1); ++s) {
         auto [n, k] = shapes[(next + s) % 4];
         cases.push_back(makeCase(type, act, n, k));

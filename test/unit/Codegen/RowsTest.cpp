@@ -65,7 +65,8 @@ TEST(Norm, MatchesTheModelBitForBit) {
           else
             model::rmsNorm(in, w.as<float>(), y.data(), p.k, p.eps);
           if (!rowsOut) {
-            model::writeActivations(expected.data(), p.k, p.act, p.halves, r, rows, y.data());
+            model::writeActivations(expected.data(), p.k, p.act, p.halves, r, rows, y.data(),
+                                    target.packsBf16(p.act));
             continue;
           }
           float *e = expected.as<float>() + r * p.outStride;
@@ -158,7 +159,8 @@ TEST(Rows, QuantizeAndActivationsMatchTheModel) {
             if (g.kind < 8) v = model::activation(Activation(g.kind % 4), v);
             y[size_t(j)] = g.kind < 4 ? v * up.as<float>()[r * stride + j] : v;
           }
-          model::writeActivations(expected.data(), g.k, g.act, g.halves, r, rows, y.data());
+          model::writeActivations(expected.data(), g.k, g.act, g.halves, r, rows, y.data(),
+                                    target.packsBf16(g.act));
         }
         std::vector<uint8_t *> args{gate.data()};
         if (g.kind < 4) args.push_back(up.data());

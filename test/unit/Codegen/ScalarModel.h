@@ -132,8 +132,18 @@ inline Activations quantize(const std::vector<float> &x, int64_t rows, int64_t k
     }
   return out;
 }
-/// Writes activations in the layout of docs/kernels.md.
-inline void pack(const Activations &a, int64_t k, ActFormat format, bool halves, uint8_t *out) {
+/// The 32 values of a group without scales; |packed|: their upper 16 bits each.
+inline void putValues(uint8_t *plane, int64_t index, const float *x, bool packed) {
+  for (int64_t j = 0; j < 32; ++j) {
+    uint32_t bits = toBits(x[j]);
+    if (packed)
+      bits >>= 16, std::memcpy(plane + (index * 32 + j) * 2, &bits, 2);
+    else
+      std::memcpy(plane + (index * 32 + j) * 4, &bits, 4);
+  }
+}
+/// Writes activations in the layout of docs/kernels.md; |packed|: bf16 as avx512bf16 keeps it.
+inline void pack(const Activations &a, int64_t k, ActFormat format, bool halves, uint8_t *out, bool packed = false) {
   ActivationLayout l = activationLayout(k, format, halves);
   int64_t rows = int64_t(a.size());
   for (int64_t r = 0; r < rows; ++r) {
@@ -142,7 +152,7 @@ inline void pack(const Activations &a, int64_t k, ActFormat format, bool halves,
     for (int64_t g = 0; g < l.groups; ++g) {
       const Group &v = a[size_t(r)][size_t(g)];
       if (!isInt8(format)) {
-        std::memcpy(b + ((g * mb + i) * 32) * 4, v.x, 128);
+        putValues(b, g * mb + i, v.x, packed);
         continue;
       }
       for (int j = 0; j < 32; ++j)
@@ -260,8 +270,11 @@ inline float dot(const Weight &w, int64_t row, const std::vector<Group> &x, ActF
     const Group &a = x[g];
     int64_t at = int64_t(g) * 32;
     if (!isInt8(format)) {
-      for (int i = 0; i < 32; ++i)
+      int oddFirst = w.type == StorageType::bf16 && format == ActFormat::bf16;
+      for (int n = 0; n < 32; ++n) {
+        int i = n ^ oddFirst;
         acc = std::fma(w.value(row, at + i), a.x[i], acc);
+      }
       continue;
     }
     int parts = l.subK == 16 ? 2 : 1, len = 32 / parts;

@@ -34,9 +34,9 @@ inline float activation(Activation a, float g) {
   return g;
 }
 
-/// Writes row |row| of |rows| into an activation buffer.
+/// Writes row |row| of |rows| into an activation buffer; |packed|: bf16 as avx512bf16 keeps it.
 inline void writeActivations(uint8_t *buffer, int64_t k, ActFormat f, bool halves, int64_t row, int64_t rows,
-                             const float *x) {
+                             const float *x, bool packed = false) {
   ActivationLayout l = activationLayout(k, f, halves);
   int64_t mb = roundedBlockRows(std::min<int64_t>(16, rows - row / 16 * 16)), i = row % 16;
   uint8_t *b = buffer + row / 16 * l.blockBytes;
@@ -48,8 +48,7 @@ inline void writeActivations(uint8_t *buffer, int64_t k, ActFormat f, bool halve
     Group v = quantize(in, f);
     int64_t at = g * mb + i;
     if (!isInt8(f)) {
-      for (int64_t j = 0; j < 32; ++j)
-        put((at * 32 + j) * 4, v.x[j]);
+      putValues(b, at, v.x, packed);
       continue;
     }
     for (int64_t j = 0; j < 32; ++j)

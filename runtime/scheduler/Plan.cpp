@@ -19,6 +19,8 @@ static constexpr uint32_t awaitTokens = 32;
 static constexpr double leastLate = 0.1, mostLate = 0.5;
 // Prompts that may lengthen a step at the same time, each by the time of a decode-only one.
 static constexpr double maxPacedPrompts = 4;
+// And so much less together: a step that is expected at exactly the bound passes it every second time.
+static constexpr double paceMargin = 0.1;
 // Prefix comparisons of one pass; what was compared once is remembered.
 static constexpr uint32_t maxFreshChecks = 32;
 
@@ -88,7 +90,7 @@ double SchedulerImpl::contentionTarget(uint32_t sequences, double work) const {
     double pace = std::max({1.0, std::min(prompts, maxPacedPrompts), prompts / sequences});
     // And five for the prompts of a tenant beside whom another floods: most of what waits longer is the flood's.
     if (promptBesideFlood()) pace = std::max(pace, 5.0);
-    target = options.cost.seconds(work) * (1 + pace);
+    target = options.cost.seconds(work) * (1 + pace - paceMargin);
   }
   return target / (1 + std::clamp(late, leastLate, mostLate));
 }

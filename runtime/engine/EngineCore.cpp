@@ -335,6 +335,9 @@ EngineStats EngineCore::stats() const {
   out.prefixHit = s.prefixHit;
   out.preemptedRecompute = s.preemptedRecompute;
   out.preemptedSave = s.preemptedSave;
+  out.preemptedBlocks = s.reasons[static_cast<size_t>(Reason::preemptBlocks)];
+  out.preemptedPriority = s.reasons[static_cast<size_t>(Reason::preemptPriority)];
+  out.broken = !invariant.ok();
   out.rejectedQueue += s.rejectedQueue;
   out.rejectedDeadline += s.rejectedDeadline;
   return out;
@@ -368,8 +371,10 @@ void EngineCore::end(const PlannedEnd &ended) {
     case EndReason::timeout:
       ++counters.endedTimeout;
       break;
-    default:
+    case EndReason::failed:
       ++counters.endedFailed;
+      break;
+    case EndReason::rejected: // counted where it is decided
       break;
     }
     if (embedded) {

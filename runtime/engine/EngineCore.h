@@ -117,7 +117,7 @@ private:
     uint32_t pooledRows = 0;           ///< prompt rows that are in |pooled|
     RequestUsage usage;
     double arrival = 0;
-    bool keepsHistory = false, admitted = false, promptTold = false;
+    bool keepsHistory = false, admitted = false, promptTold = false, corrupted = false;
     Speculation speculate = Speculation::off;
     SamplingParams draftSampling; ///< of drafts: the request's, and the token's probability
     Status error; ///< of the whole request
@@ -172,6 +172,7 @@ private:
   void keepRows(const StepPlan &plan);
   void countDrafts(const StepPlan &plan);
   void tellPrompt(Active &active);
+  void countCorrupted(Active &active, const Status &error);
   void giveUp(const StepPlan &plan, const Status &error);
   void end(const PlannedEnd &ended);
   void finish(Active &active, EndReason reason);

@@ -384,6 +384,7 @@ void EngineCore::take(Job &job) {
   PieceResult &piece = pieceResults[job.piece];
   if (piece.failed || job.kind == Job::follow) return;
   auto fail = [&](Status error) {
+    countCorrupted(a, error);
     if (a.error.ok()) a.error = std::move(error);
     piece.failed = true;
   };
@@ -419,6 +420,7 @@ void EngineCore::takeToken(Job &job, Active &a, Choice &choice) {
     out.reason = reason;
   };
   if (!job.status.ok()) {
+    countCorrupted(a, job.status);
     choice.error = std::move(job.status);
     return endWith(EndReason::failed);
   }
@@ -455,6 +457,13 @@ void EngineCore::takeToken(Job &job, Active &a, Choice &choice) {
     if (artifact->program().draftInputStride) choice.row.reserve(artifact->program().draftInputSize);
   }
   choice.drafter->push(token);
+}
+
+/// Once a request. Of what a row may be refused for only numbers that are not finite are the engine's own fault.
+void EngineCore::countCorrupted(Active &a, const Status &error) {
+  if (error.code() != StatusCode::internal || a.corrupted) return;
+  a.corrupted = true;
+  ++counters.corrupted;
 }
 
 /// Once a request, when its prompt is computed.

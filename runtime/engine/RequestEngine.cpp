@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
+#include <cstdio>
 #include <mutex>
 #include <random>
 #include <thread>
@@ -93,6 +94,11 @@ public:
     return out;
   }
 
+  Status broken() const override {
+    std::lock_guard lock(mutex);
+    return invariant;
+  }
+
   EngineLimits limits() const override { return limit; }
 
   double retryAfter() const override {
@@ -130,6 +136,10 @@ private:
     EngineStats stats = core->stats();
     AdmissionForecast ahead = core->forecast();
     std::lock_guard lock(mutex);
+    if (stats.broken && invariant.ok()) {
+      invariant = core->broken();
+      std::fprintf(stderr, "lathe: error: an invariant of the engine does not hold: %s\n", invariant.message().c_str());
+    }
     snapshot = stats;
     forecast = ahead;
     waiting = core->waiting();
@@ -200,6 +210,7 @@ private:
   uint64_t waitingTokens = 0, refused = 0, refusedTargets = 0;
   size_t inside = 0;
   EngineStats snapshot;
+  Status invariant; ///< the first that does not hold
   AdmissionForecast forecast;
   // Of the thread.
   std::vector<Submission> taken;

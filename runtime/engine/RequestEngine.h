@@ -105,7 +105,7 @@ struct RequestEngineOptions {
   uint64_t kvTokens = 0;         ///< KV cache, in tokens; 0: what memoryBudget allows, at most maxSequences contexts
   uint64_t memoryBudget = 0;     ///< bytes for KV cache, arena and scratch; 0: half of what the control group leaves free
   uint64_t savedKvBytes = 0;     ///< host memory for saved KV blocks; 0: none, preemption recomputes
-  uint32_t stepTokens = 0;       ///< rows of a step; 0: chosen from measured step times
+  uint32_t stepTokens = 0;       ///< rows of a step; 0: 256. At most the program's rows, at least one a sequence
   uint32_t maxQueued = 256;      ///< waiting requests; one more is refused with resourceExhausted
   uint64_t maxQueuedTokens = 0;  ///< prompt tokens waiting; 0: no limit
   SchedulingPolicy policy = SchedulingPolicy::fcfs;
@@ -131,14 +131,17 @@ struct EngineStats {
   uint64_t steps = 0, rows = 0, promptTokens = 0, newTokens = 0;
   uint64_t choiceSteps = 0; ///< whose rows needed the largest logit only, so that no logits were written
   uint64_t prefixQueried = 0, prefixHit = 0; ///< tokens
-  uint64_t preemptedRecompute = 0, preemptedSave = 0;
+  uint64_t preemptedRecompute = 0, preemptedSave = 0; ///< by what it costs later, ...
+  uint64_t preemptedBlocks = 0, preemptedPriority = 0; ///< ... and by reason: for want of blocks, for a better priority
   uint64_t rejectedQueue = 0, rejectedDeadline = 0;
   uint64_t endedStop = 0, endedLength = 0, endedCancelled = 0, endedTimeout = 0, endedFailed = 0; ///< choices
+  uint64_t corrupted = 0; ///< requests that met logits or hidden states that are not finite
   uint64_t weightBytes = 0; ///< read by all steps
   double busySeconds = 0;   ///< the device worked
   double schedulerSeconds = 0, samplerSeconds = 0;
   SpeculationStats speculation;
   double drafterSeconds = 0;
+  bool broken = false; ///< an invariant does not hold: RequestEngine::broken() says which
 };
 
 /// Histograms are fed per event; the engine calls this on its own thread.
@@ -187,6 +190,9 @@ public:
   virtual bool waitIdle(double seconds) = 0;
 
   virtual EngineStats stats() const = 0; ///< thread-safe
+  /// The first invariant that was found broken, by the check of each idle moment (and after every step, if the options
+  /// say so); ok: none. A bug of the engine's own. Thread-safe.
+  virtual Status broken() const { return Status(); }
   virtual EngineLimits limits() const = 0;
   /// Seconds after which a refused request should be tried again. Thread-safe.
   virtual double retryAfter() const = 0;

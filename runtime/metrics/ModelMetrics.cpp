@@ -41,6 +41,7 @@ void ModelMetrics::firstToken(const std::string &, double seconds) { ttft.Observ
 void ModelMetrics::tokenGap(const std::string &, double seconds) { gap.Observe(seconds); }
 
 void ModelMetrics::requestDone(const std::string &tenant, EndReason reason, const RequestUsage &usage) {
+  if (reason == EndReason::rejected) return; // as those that submit() refuses: admission_rejections counts them
   {
     std::lock_guard lock(mutex);
     TenantCounts &counts = tenants[tenant];
@@ -103,11 +104,17 @@ void ModelMetrics::collect(const EngineStats &s, const EngineLimits &limits, dou
               d(s.preemptedRecompute), no);
   set.counter("preemptions_by_kind", "Requests stopped to make room, by how they go on.", with("kind", "save"),
               d(s.preemptedSave), no);
+  set.counter("preemptions_by_reason", "Requests stopped to make room, by who needed it.", with("reason", "blocks"),
+              d(s.preemptedBlocks), no);
+  set.counter("preemptions_by_reason", "Requests stopped to make room, by who needed it.", with("reason", "priority"),
+              d(s.preemptedPriority), no);
   set.counter("prompt_tokens", "Prompt tokens computed.", me, d(s.promptTokens), yes);
   set.counter("generation_tokens", "Tokens generated.", me, d(s.newTokens), yes);
   for (auto [reason, count] : {std::pair{"stop", s.endedStop}, {"length", s.endedLength}, {"abort", s.endedCancelled},
                                {"timeout", s.endedTimeout}, {"error", s.endedFailed}})
     set.counter("request_success", "Choices that ended, by reason.", with("finished_reason", reason), d(count), yes);
+  set.counter("corrupted_requests", "Requests that met logits or hidden states that are not finite.", me, d(s.corrupted), yes);
+  set.gauge("engine_invariant_broken", "1: the engine's own checks failed, see its log.", me, s.broken, no);
   set.counter("admission_rejections", "Requests refused at once, by reason.", with("reason", "queue_full"),
               d(s.rejectedQueue), yes);
   set.counter("admission_rejections", "Requests refused at once, by reason.", with("reason", "deadline"),
@@ -164,7 +171,7 @@ void ModelMetrics::collect(const EngineStats &s, const EngineLimits &limits, dou
     set.counter("tenant_generation_tokens", "Tokens generated for requests that ended, by tenant.", labels,
                 d(counts.newTokens), no);
   }
-  if (marks[0].time == 0) marks[0] = marks[1] = {now, 0, 0};
+  if (marks[0].time == 0) marks[0] = marks[1] = {now, s.busySeconds, d(s.weightBytes)};
   if (now - marks[1].time >= rateSeconds) {
     marks[0] = marks[1];
     marks[1] = {now, s.busySeconds, d(s.weightBytes)};

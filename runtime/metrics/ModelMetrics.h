@@ -21,8 +21,8 @@ public:
   /// A request was taken in.
   void submitted(uint32_t choices, uint32_t maxTokens);
 
-  /// Adds all values. |now|: seconds of any steady clock; shares and rates are over the time since a scrape at least 5
-  /// seconds ago.
+  /// Adds all values. |now|: seconds of any steady clock, not 0; shares and rates are over the time since a scrape at least 5
+  /// seconds ago, and 0 at the first one.
   void collect(const runtime::EngineStats &stats, const runtime::EngineLimits &limits, double now, MetricSet &set);
 
 private:

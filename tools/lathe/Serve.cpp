@@ -48,7 +48,7 @@ Options declare(ServeFlags &f) {
   f.engine.declare(o);
   o.number("--max-seqs", "N", "sequences computed at one time (default: 64; 1 for a general graph)", f.sequences, 1, 4096);
   o.number("--saved-kv", "MB", "host memory for KV blocks of preempted requests; 0: they are computed again (default: an eighth of what is free, at most a fourth of --memory)", f.savedKv, 0, uint64_t(1) << 32);
-  o.number("--step-tokens", "N", "rows of a step at most (default: chosen from measured step times)", f.stepTokens, 0, 1 << 20);
+  o.number("--step-tokens", "N", "rows of a step: at most the artifact's --max-rows, at least --max-seqs (default: 256)", f.stepTokens, 0, 1 << 20);
   o.text("--policy", "P", "order of requests: fcfs, priority, fair or deadline (default: fcfs)", f.policy);
   o.text("--preemption", "P", "what a stopped request costs later: auto, recompute or save (default: auto)", f.preemption);
   o.real("--itl", "MS", "time between tokens that prompts may not exceed (default: one prompt at most doubles it)", f.itl, 0, 1e6);

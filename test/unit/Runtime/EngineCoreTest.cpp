@@ -320,6 +320,8 @@ TEST_F(EngineCoreTest, PreemptionOfBothKindsShowsInNoBit) {
     EngineStats stats = core->stats();
     EXPECT_GT(preempted, 0u);
     EXPECT_GT(mode == PreemptionMode::save ? stats.preemptedSave : stats.preemptedRecompute, 0u);
+    EXPECT_EQ(stats.preemptedBlocks, stats.preemptedSave + stats.preemptedRecompute);
+    EXPECT_EQ(stats.preemptedPriority, 0u);
     EXPECT_EQ(stats.savedKvBytes, 0u);
   }
 }
@@ -345,6 +347,20 @@ TEST_F(EngineCoreTest, AnErrorOfOneRequestIsItsOwn) {
   EXPECT_TRUE(sameSamples(first->choices[0].tokens, aloneSamples(greedy({1, 2, 3}, 5))));
   EXPECT_EQ(second->choices[0].reason, EndReason::failed);
   EXPECT_EQ(second->error.message(), "logits at position 2: token 0 has nan");
+  EXPECT_EQ(core->stats().corrupted, 1u); // and not the request whose own penalty was at fault
+}
+
+TEST_F(EngineCoreTest, ABrokenInvariantIsTold) {
+  make();
+  auto ear = add(greedy({1, 2, 3}, 5));
+  run();
+  EXPECT_FALSE(core->stats().broken);
+  core->kv().pool(0).allocate(); // a block that no table names
+  add(greedy({1, 2, 3}, 5));
+  while (!core->idle())
+    core->step();
+  EXPECT_TRUE(core->stats().broken);
+  EXPECT_NE(core->broken().message(), "");
 }
 
 TEST_F(EngineCoreTest, ADeviceErrorRollsTheStepBack) {

@@ -113,6 +113,7 @@ TEST(RequestEngine, TenThousandAbortsLeaveNoBlockInUse) {
   EXPECT_EQ(stats.savedKvBytes, 0u);
   EXPECT_EQ(stats.running + stats.waiting + stats.preempted, 0u);
   EXPECT_GT(stats.endedCancelled, 0u);
+  EXPECT_TRUE(engine->broken().ok()) << engine->broken().message(); // after every step
 }
 
 TEST(RequestEngine, TheQueueIsBounded) {
@@ -139,6 +140,35 @@ TEST(RequestEngine, TheQueueIsBounded) {
   device.release();
   EXPECT_TRUE(engine->waitIdle(10));
   EXPECT_TRUE(submit(1).ok());
+  EXPECT_TRUE(engine->waitIdle(10));
+}
+
+// The refusal does not wait for a step: one is being held for as long as the callers ask.
+TEST(RequestEngine, ATargetThatCannotBeMetIsRefusedAtOnce) {
+  auto cpu = makeCpuDevice();
+  FaultyDevice device(*cpu);
+  auto engine = makeEngine({.maxSequences = 1, .policy = SchedulingPolicy::deadline, .measureSteps = false}, &device);
+  device.hold();
+  auto ear = std::make_shared<Recorder>();
+  ASSERT_TRUE(engine->submit(greedy({1, 2}, 3), ear).ok());
+  device.waitHeld();
+  Request hopeless = greedy(std::vector<int32_t>(100, 1), 3);
+  hopeless.ttftTarget = 1e-3; // a row takes half a millisecond until steps have been seen
+  double fastest = 1;
+  for (int i = 0; i < 20; ++i) { // of several, for the machine is shared
+    auto begin = std::chrono::steady_clock::now();
+    auto refused = engine->submit(hopeless, std::make_shared<Recorder>());
+    EXPECT_GE(engine->retryAfter(), 1);
+    fastest = std::min(fastest, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    EXPECT_EQ(refused.status().code(), StatusCode::resourceExhausted);
+    EXPECT_NE(refused.status().message().find("the request's target is 0.001 s"), std::string::npos);
+  }
+  EXPECT_LT(fastest, 5e-3);
+  EXPECT_EQ(engine->stats().rejectedDeadline, 20u);
+  hopeless.ttftTarget = 1000;
+  EXPECT_TRUE(engine->submit(hopeless, std::make_shared<Recorder>()).ok());
+  EXPECT_FALSE(ear->isFinished);
+  device.release();
   EXPECT_TRUE(engine->waitIdle(10));
 }
 

@@ -131,6 +131,10 @@ Status EngineCore::open(std::shared_ptr<LoadedArtifact> loaded, std::shared_ptr<
   s.learnCost = o.measureSteps;
   measureCost = o.measureSteps;
   if (measureCost) LATHE_RETURN_IF_ERROR(measureSteps(s.cost, EntryKind::step));
+  if (measureCost && o.savedKvBytes) {
+    LATHE_ASSIGN_OR_RETURN(limit.saveBytesPerSecond, device->measureTransfer());
+    if (limit.saveBytesPerSecond > 0) s.saveBytesPerSecond = limit.saveBytesPerSecond;
+  }
   LATHE_ASSIGN_OR_RETURN(scheduler, Scheduler::create(p, blocks, s, trace.get()));
   if (p.draftMaxSeq) {
     if (measureCost) LATHE_RETURN_IF_ERROR(measureSteps(draftCost, EntryKind::draft));

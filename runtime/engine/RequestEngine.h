@@ -159,6 +159,7 @@ struct EngineLimits {
   uint64_t kvTokens = 0;
   uint32_t contextTokens = 0, maxSequences = 0, stepTokens = 0, maxQueued = 0;
   uint64_t memoryBytes = 0, savedKvBytes = 0;
+  double saveBytesPerSecond = 0; ///< of copies of KV blocks between device and host, measured; 0: it was not
   unsigned threads = 0;
   uint32_t pageTokens = 0; ///< of the prefix cache: the largest page
   bool prefixCache = false;

@@ -182,4 +182,23 @@ Result<double> StepDevice::measure(uint32_t rows, uint32_t history, EntryKind ki
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
+Result<double> StepDevice::measureTransfer() {
+  double bytes = 0, seconds = 0;
+  for (uint32_t g = 0; g < program().stepGroups(); ++g) {
+    std::span<uint8_t> slot = saved.slot(g, 0);
+    if (slot.empty()) return 0.0;
+    double fastest = 0;
+    for (int i = 0; i < 4; ++i) { // the first touches the memory
+      auto begin = std::chrono::steady_clock::now();
+      LATHE_RETURN_IF_ERROR(device->saveBlock(g, 0, slot));
+      LATHE_RETURN_IF_ERROR(device->restoreBlock(g, 0, slot));
+      double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      fastest = i ? std::min(fastest, took) : took;
+    }
+    bytes += 2.0 * static_cast<double>(slot.size());
+    seconds += fastest;
+  }
+  return bytes / std::max(seconds, 1e-9);
+}
+
 } // namespace lathe::runtime

@@ -270,6 +270,19 @@ uint32_t SchedulerImpl::victim(int64_t worseThan) const {
   return best;
 }
 
+/// What |tokens| computed again would add to later steps. They ride along with running sequences in chunks; each costs more than
+/// the one before it, for it attends to more: the mean of the first and the last stands for all.
+double SchedulerImpl::recomputeSeconds(uint32_t tokens) const {
+  uint32_t others = std::max(1u, decoders), chunk = options.stepTokens;
+  uint32_t fit = options.cost.rowsWithin(contentionTarget(others, others), chunk);
+  if (decoders) chunk = fit > others ? fit - others : 1;
+  chunk = std::min(chunk, tokens);
+  auto added = [&](uint32_t first) {
+    return options.cost.seconds(others + options.cost.work(chunk, StepCostModel::historyOf(first, chunk))) - options.cost.seconds(others);
+  };
+  return (added(0) + added(tokens - chunk)) / 2 * tokens / chunk;
+}
+
 void SchedulerImpl::preempt(uint32_t index, Reason reason) {
   Row &row = rows[index];
   uint32_t request = row.request, choiceIndex = row.choice;
@@ -295,10 +308,7 @@ void SchedulerImpl::preempt(uint32_t index, Reason reason) {
       auto [first, end] = cache.held(index, g);
       bytes += store.blockBytes(g) * (end - first);
     }
-    uint32_t chunk = std::max(1u, std::min(row.computed, options.stepTokens));
-    double perRow =
-        (options.cost.seconds(std::max(1u, decoders) + chunk) - options.cost.seconds(std::max(1u, decoders))) / chunk;
-    save = 2 * static_cast<double>(bytes) / options.saveBytesPerSecond < perRow * row.computed;
+    save = 2 * static_cast<double>(bytes) / options.saveBytesPerSecond < recomputeSeconds(row.computed);
   }
   choice.hasSaved = save && cache.save(index, row.computed, store, choice.saved, current.saves);
   if (!choice.hasSaved) cache.release(index);

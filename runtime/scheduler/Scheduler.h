@@ -28,7 +28,7 @@ struct SchedulerOptions {
   bool prefixCache = true;
   std::string model;               ///< identity of the weights and the KV format, part of the prefix key
   uint64_t savedKvBytes = 0;       ///< host memory for saved blocks; 0: preemption recomputes
-  double saveBytesPerSecond = 4e9; ///< of a copy between device and host, for the choice between save and recompute
+  double saveBytesPerSecond = 4e9; ///< of a copy between device and host, for the choice between save and recompute; engines measure it
   double itlTarget = 0; ///< seconds between tokens of running sequences while prompts run; 0: docs/engine.md, "Chunks"
   double agingSeconds = 10;   ///< priority policy: so much waiting is worth one priority level
   uint32_t maxPassedOver = 8; ///< admission passes that may admit another request before the first in order

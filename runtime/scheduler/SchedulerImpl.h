@@ -158,6 +158,7 @@ private:
   void expire();
   bool hopeless(const RequestState &request, uint32_t rows) const;
   double prefillSecondsPerRow() const;
+  double recomputeSeconds(uint32_t tokens) const;
   uint32_t promptLength(const Row &row) const {
     return static_cast<uint32_t>(requests[row.request].spec.prompt.size());
   }

@@ -167,7 +167,10 @@ private:
       if (next < 1e300) now = std::max(now, next);
       return Status();
     }
-    double seconds = options.times.seconds(plan.rows) * std::max(0.2, 1 + options.noise * random.normal());
+    double work = plan.rows;
+    for (const StepPiece &piece : plan.pieces)
+      work += options.historyWeight * StepCostModel::historyOf(piece.first, piece.tokens);
+    double seconds = options.times.seconds(work) * std::max(0.2, 1 + options.noise * random.normal());
     seconds += options.restoreSecondsPerBlock * static_cast<double>(plan.saves.size() + plan.restores.size());
     now += seconds;
     report.busySeconds += seconds;

@@ -30,6 +30,7 @@ struct SimOptions {
   Program program;       ///< KV groups; empty: one full attention group of 16-token pages and 23 KiB a token
   uint64_t kvTokens = 0; ///< KV cache; 0: maxSequences contexts
   StepTimes times;
+  double historyWeight = 0; ///< rows that a token weighs that a row attends to, for |times|
   double noise = 0; ///< standard deviation of a step's time, as a share of it
   uint64_t seed = 1;
   double restoreSecondsPerBlock = 0; ///< a transfer of a block between device and host adds to the step

@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <thread>
 
 namespace lathe::test {
 
@@ -22,6 +23,7 @@ public:
   }
   bool failing = false; ///< steps fail when they are waited for
   bool failingSaves = false;
+  double saveSeconds = 0; ///< that a copy of a block to the host takes
   bool failingDrafts = false;  ///< runs of the draft program are refused
   bool poisonedDrafts = false; ///< logits of the draft program are NaN
   std::map<std::pair<uint32_t, uint32_t>, int> filled; ///< by group and block, how often
@@ -80,6 +82,7 @@ private:
     }
     Status saveBlock(uint32_t g, uint32_t block, std::span<uint8_t> out) override {
       if (device.failingSaves) return Status(StatusCode::internal, "the device cannot read");
+      if (device.saveSeconds > 0) std::this_thread::sleep_for(std::chrono::duration<double>(device.saveSeconds));
       return inner->saveBlock(g, block, out);
     }
     Status restoreBlock(uint32_t g, uint32_t block, std::span<const uint8_t> bytes) override {

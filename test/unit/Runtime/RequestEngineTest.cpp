@@ -172,6 +172,27 @@ TEST(RequestEngine, ATargetThatCannotBeMetIsRefusedAtOnce) {
   EXPECT_TRUE(engine->waitIdle(10));
 }
 
+// What a copy takes is measured at start, and slow ones mean that preempted sequences are computed again.
+TEST(RequestEngine, SlowCopiesAreNotWorthIt) {
+  EXPECT_EQ(makeEngine({})->limits().saveBytesPerSecond, 0); // nothing is saved
+  auto cpu = makeCpuDevice();
+  FaultyDevice device(*cpu);
+  device.saveSeconds = 0.01;
+  auto engine = makeEngine({.maxSequences = 8, .kvTokens = 256, .savedKvBytes = 1 << 20, .stepTokens = 32, .prefixCache = false}, &device);
+  double fast = makeEngine({.savedKvBytes = 1 << 20})->limits().saveBytesPerSecond;
+  EXPECT_GT(engine->limits().saveBytesPerSecond, 0);
+  EXPECT_LT(engine->limits().saveBytesPerSecond, 1e7); // a block there and back is less than 100 KB
+  EXPECT_GT(fast, engine->limits().saveBytesPerSecond);
+  std::vector<std::shared_ptr<Recorder>> ears;
+  for (int i = 0; i < 8; ++i) {
+    ears.push_back(std::make_shared<Recorder>());
+    ASSERT_TRUE(engine->submit(greedy({i, 2 * i, 7}, 90), ears.back()).ok());
+  }
+  EXPECT_TRUE(engine->waitIdle(60));
+  EXPECT_GT(engine->stats().preemptedRecompute, 0u);
+  EXPECT_EQ(engine->stats().preemptedSave, 0u);
+}
+
 TEST(RequestEngine, DrainingRefusesAndFinishes) {
   auto engine = makeEngine({});
   auto ear = std::make_shared<Recorder>();

@@ -61,6 +61,7 @@ p.add_argument("--start-seconds", type=float, default=300, help="how long a serv
 for name, default in (("clients", 16), ("requests", 64), ("input", 128), ("output", 64), ("rounds", 5), ("threads", 2)):
     p.add_argument("--" + name, type=int, default=default)
 p.add_argument("--json", action="store_true")
+p.add_argument("--at-least", type=float, default=0, metavar="RATIO", help="fail unless lathe has so many times the tokens/s of the best other one")
 a = p.parse_args()
 
 
@@ -156,3 +157,8 @@ else:
     print(f"{a.clients} clients, {a.requests} requests of {a.input} + {a.output} tokens, {a.threads} threads, medians of {a.rounds}")
     for name, m in median.items():
         print(f"{name:>12}  {m['tokens_per_second']:8.1f} new tokens/s   lathe is {median['lathe']['tokens_per_second'] / m['tokens_per_second']:.2f} x   first token {1e3 * m['ttft_p50']:.0f} ms")
+if a.at_least:
+    best = max((m["tokens_per_second"], name) for name, m in median.items() if name != "lathe")
+    ratio = median["lathe"]["tokens_per_second"] / best[0]
+    if ratio < a.at_least:
+        sys.exit(f"error: expected at least {a.at_least} times the tokens/s of the best other server, {best[1]}, found {ratio:.2f}")

@@ -78,6 +78,7 @@ Status EngineCore::open(std::shared_ptr<LoadedArtifact> loaded, std::shared_ptr<
   limit.contextTokens = o.contextTokens ? o.contextTokens : p.maxSeq;
   limit.maxSequences = o.maxSequences;
   limit.maxQueued = o.maxQueued;
+  limit.maxQueuedTokens = o.maxQueuedTokens;
   limit.savedKvBytes = o.savedKvBytes;
   limit.stepTokens = std::min(o.stepTokens ? o.stepTokens : defaultStepTokens, p.maxRows);
   limit.stepTokens = std::max(limit.stepTokens, std::min(limit.maxSequences, p.maxRows)); // a token for each sequence

@@ -128,18 +128,19 @@ static std::string fileText(const std::string &path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-uint64_t availableMemory() {
-  uint64_t available = parseMemAvailable(fileText("/proc/meminfo"));
+uint64_t availableMemory() { return availableMemory(fileText("/proc/meminfo"), fileText("/proc/self/cgroup"), "/sys/fs/cgroup"); }
+
+uint64_t availableMemory(std::string_view meminfo, const std::string &groups, const std::string &mount) {
+  uint64_t available = parseMemAvailable(meminfo);
   if (!available) available = UINT64_MAX;
   // "0::/a/b" is the process's group in version 2, "4:memory:/a/b" in version 1.
-  std::string groups = fileText("/proc/self/cgroup");
   for (size_t at = 0; at < groups.size();) {
     size_t end = std::min(groups.find('\n', at), groups.size());
     std::string_view line = std::string_view(groups).substr(at, end - at);
     at = end + 1;
     bool second = line.starts_with("0::"), first = line.find(":memory:") != std::string_view::npos;
     if (!second && !first) continue;
-    std::string root = second ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
+    std::string root = second ? mount : mount + "/memory";
     std::string path(line.substr(line.rfind(':') + 1));
     const char *limit = second ? "/memory.max" : "/memory.limit_in_bytes";
     const char *used = second ? "/memory.current" : "/memory.usage_in_bytes";

@@ -35,8 +35,10 @@ Status fitBudget(const Program &program, uint64_t budget, KVShape &shape);
 /// Bytes that this process may still take: what the machine has available, within what every memory control group above
 /// the process leaves free. 0: unknown.
 uint64_t availableMemory();
+/// The same from the texts of /proc/meminfo and /proc/self/cgroup, and the folder where control groups are mounted.
+uint64_t availableMemory(std::string_view meminfo, const std::string &groups, const std::string &mount);
 
-/// Files that availableMemory() reads, as texts: of /proc/meminfo, and of a control group's limit and use ("max" and
+/// Files that it reads, as texts: of /proc/meminfo, and of a control group's limit and use ("max" and
 /// nonsense: no limit).
 uint64_t parseMemAvailable(std::string_view meminfo);
 uint64_t groupLeavesFree(std::string_view limit, std::string_view used);

@@ -158,6 +158,7 @@ public:
 struct EngineLimits {
   uint64_t kvTokens = 0;
   uint32_t contextTokens = 0, maxSequences = 0, stepTokens = 0, maxQueued = 0;
+  uint64_t maxQueuedTokens = 0; ///< 0: no limit
   uint64_t memoryBytes = 0, savedKvBytes = 0;
   double saveBytesPerSecond = 0; ///< of copies of KV blocks between device and host, measured; 0: it was not
   unsigned threads = 0;

@@ -67,9 +67,7 @@ void ApiCall::prepareOnWorker(const std::string &body, Prepared &out) const {
   if (endpoint == Endpoint::tokenize) {
     std::vector<int32_t> tokens;
     if (out.request.conversation) {
-      auto encoded = out.model->text->encodeChat(out.request.messages, out.request.chat);
-      if (encoded.ok()) tokens = *std::move(encoded);
-      else out.error = badField("messages", encoded.status().message());
+      out.error = chatTokens(out.request, *out.model, tokens);
     } else {
       tokens = out.model->text->tokenizer().encode(out.request.prompts[0].text, {out.request.addSpecial, false});
     }

@@ -59,6 +59,7 @@ struct ServerOptions {
 struct ServedModel {
   std::string name;        ///< the `model` of requests
   std::string path;        ///< for /v1/models
+  std::vector<std::string> about; ///< lines for the start: what runs it, and how
   std::string fingerprint; ///< artifact, variant and runtime: what the bits depend on
   std::shared_ptr<const runtime::TextModel> text; ///< null: only token ids
   SamplingParams defaults; ///< for fields that a request leaves out

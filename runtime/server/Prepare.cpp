@@ -19,26 +19,26 @@ ApiError tooLong(const char *field, size_t prompt, uint64_t wanted, uint32_t con
 
 std::optional<ApiError> tokensOf(const ApiRequest &r, const ServedModel &model, const char *field, const Prompt *prompt,
                                  std::vector<int32_t> &ids) {
-  if (!prompt) {
-    auto encoded = model.text->encodeChat(r.messages, r.chat);
-    if (!encoded.ok()) {
-      ApiError e = fromStatus(encoded.status());
-      if (e.status == 400 || e.status == 429) { // a limit of the template is the request's own fault
-        e = badField("messages", encoded.status().message());
-        e.code = "template_error";
-      }
-      return e;
-    }
-    ids = *std::move(encoded);
-  } else if (prompt->isIds) {
-    ids = prompt->ids;
-  } else {
-    ids = model.text->tokenizer().encode(prompt->text, {r.addSpecial, false});
-  }
+  if (!prompt) return chatTokens(r, model, ids);
+  ids = prompt->isIds ? prompt->ids : model.text->tokenizer().encode(prompt->text, {r.addSpecial, false});
   return std::nullopt;
 }
 
 } // namespace
+
+std::optional<ApiError> chatTokens(const ApiRequest &r, const ServedModel &model, std::vector<int32_t> &ids) {
+  auto encoded = model.text->encodeChat(r.messages, r.chat);
+  if (!encoded.ok()) {
+    ApiError e = fromStatus(encoded.status());
+    if (e.status == 400 || e.status == 429) { // a limit of the template is the request's own fault
+      e = badField("messages", encoded.status().message());
+      e.code = "template_error";
+    }
+    return e;
+  }
+  ids = *std::move(encoded);
+  return std::nullopt;
+}
 
 std::optional<ApiError> prepare(const ApiRequest &r, const ServedModel &model,
                                 std::vector<runtime::Request> &prepared) {

@@ -70,6 +70,9 @@ std::optional<ApiError> readModelName(const Json &body, std::optional<std::strin
 std::optional<ApiError> parseRequest(Endpoint endpoint, const Json &body, const ServedModel &model,
                                      const ApiLimits &limits, ApiRequest &request);
 
+/// Tokens of a conversation, by the model's template. Error: 400 template_error.
+std::optional<ApiError> chatTokens(const ApiRequest &request, const ServedModel &model, std::vector<int32_t> &ids);
+
 /// Makes the engine's requests, one for each prompt: tokenizes, renders the conversation, checks lengths. What comes from
 /// the key (tenant, priority) and the deadline are left to the caller. Errors: 400.
 std::optional<ApiError> prepare(const ApiRequest &request, const ServedModel &model,

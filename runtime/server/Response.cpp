@@ -180,7 +180,8 @@ std::string embeddingsBody(const ApiRequest &request, const ServedModel &model,
     }
     body += '}';
   }
-  return body + "],\"model\":" + jsonString(model.name) + ",\"usage\":" + usageObject(prompts, true) + "}";
+  return body + "],\"model\":" + jsonString(model.name) + ",\"usage\":" + usageObject(prompts, true) +
+         ",\"system_fingerprint\":" + jsonString(model.fingerprint) + "}";
 }
 
 std::string tokenizeBody(const ApiRequest &request, const ServedModel &model, const std::vector<int32_t> &ids) {

@@ -202,28 +202,35 @@ void Server::shutDown() {
 std::vector<std::string> limitLines(const std::vector<ServedModel> &models, const ServerOptions &o) {
   std::vector<std::string> lines;
   auto add = [&]<typename... A>(const char *format, A... values) {
-    char line[400];
+    char line[1000];
     std::snprintf(line, sizeof line, format, values...);
     lines.emplace_back(line);
   };
   for (const ServedModel &m : models) {
     runtime::EngineLimits e = m.engine->limits();
     add("model %s: context %u tokens, %u sequences at once, KV cache %llu tokens (%.1f full contexts), %u rows a step, "
-        "queue %u requests, %u threads, %.0f MB for KV cache and work space, %.0f MB for saved KV blocks",
+        "queue %u requests of %s prompt tokens, %u threads, %.0f MB for KV cache and work space, %.0f MB for saved KV blocks",
         m.name.c_str(), e.contextTokens, e.maxSequences, static_cast<unsigned long long>(e.kvTokens),
-        e.contextTokens ? static_cast<double>(e.kvTokens) / e.contextTokens : 0.0, e.stepTokens, e.maxQueued, e.threads,
+        e.contextTokens ? static_cast<double>(e.kvTokens) / e.contextTokens : 0.0, e.stepTokens, e.maxQueued,
+        e.maxQueuedTokens ? std::to_string(e.maxQueuedTokens).c_str() : "any number of", e.threads,
         static_cast<double>(e.memoryBytes) / 1e6, static_cast<double>(e.savedKvBytes) / 1e6);
+    if (e.saveBytesPerSecond > 0)
+      add("model %s: KV blocks go to the host and back at %.1f GB/s", m.name.c_str(), e.saveBytesPerSecond / 1e9);
+    for (const std::string &line : m.about)
+      add("model %s: %s", m.name.c_str(), line.c_str());
     if (e.generalGraph)
       add("model %s: a general graph: one request at a time with a contiguous cache, without prefix cache and drafts; exact tokens and planned memory are not promised",
           m.name.c_str());
   }
   add("server: %u connections, header %u bytes in %g s, body %llu bytes in %g s, all bodies %llu bytes, unsent %llu bytes a "
-      "stream, %g s without a byte taken, idle %g s, request %g s, shutdown %g s, %u workers",
+      "stream, %g s without a byte taken, ping after %g s, idle %g s, request %g s, shutdown %g s, %u workers",
       o.maxConnections, o.maxHeaderBytes, o.headerTimeout, static_cast<unsigned long long>(o.maxBodyBytes), o.bodyTimeout,
       static_cast<unsigned long long>(o.maxBodiesBytes), static_cast<unsigned long long>(o.maxUnsentBytes), o.writeTimeout,
-      o.idleTimeout, o.requestTimeout, o.shutdownTimeout, o.workers);
-  add("request: n %u, %u prompts, %u stop strings of %u bytes, logprobs %u, %u logit biases, JSON depth %u", o.api.maxChoices,
-      o.api.maxPrompts, o.api.maxStops, o.api.maxStopBytes, o.api.maxLogprobs, o.api.maxBiases, o.api.maxJsonDepth);
+      o.pingSeconds, o.idleTimeout, o.requestTimeout, o.shutdownTimeout, o.workers);
+  add("request: n %u, %u prompts, %u stop strings of %u bytes, %u stop token ids, %u log-probabilities, %u biases, %u messages, JSON of %u levels, "
+      "%u values in chat_template_kwargs, %u bytes of cache_salt",
+      o.api.maxChoices, o.api.maxPrompts, o.api.maxStops, o.api.maxStopBytes, o.api.maxStopTokens, o.api.maxLogprobs, o.api.maxBiases,
+      o.api.maxMessages, o.api.maxJsonDepth, o.api.maxTemplateNodes, o.api.maxSaltBytes);
   add("access: %zu keys%s", o.keys.all().size(), o.keys.empty() ? ", nobody needs one" : "");
   return lines;
 }

@@ -20,6 +20,8 @@ if [ ! -f "$ARTIFACT" ] || [ "$BUILD/libexec/lathe-compiler" -nt "$ARTIFACT" ]; 
 fi
 say "server: the help and the page of documentation"
 python3 "$ROOT/test/e2e/server/flags.py" "$LATHE"
+say "server: every flag"
+python3 "$ROOT/test/e2e/server/options.py" "$LATHE" "$ARTIFACT"
 say "server: the openai client"
 "$VENV/bin/python" "$ROOT/test/e2e/server/openai_suite.py" "$LATHE" "$ARTIFACT"
 say "server: clients that misbehave, and the end"

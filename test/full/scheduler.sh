@@ -6,3 +6,5 @@ for name in KVSharingTest PolicyTest ScheduleFuzzTest; do
   say "full: $name"
   build/test/unit/$name --gtest_brief=1
 done
+say "full: a step of the scheduler within 20 us, a block operation within 100 ns, of processor time"
+build/bin/lathe-scheduler-bench --check

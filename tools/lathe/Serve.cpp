@@ -13,6 +13,8 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 namespace lathe::tool {
@@ -111,6 +113,62 @@ Status apply(ServeFlags &f) {
   return oneOf("--generation-config", f.generation, {"auto", "none"}, "auto or none");
 }
 
+/// What a step of one row is made of, and how the weights are stored.
+std::string stepLine(const Program &p) {
+  std::map<std::string, int> kinds, weights;
+  int merged = 0, launches = 0;
+  for (const Entry &entry : p.entries) {
+    if ((entry.name != "step" && entry.name != "head") || entry.buckets.empty()) continue;
+    const Bucket &bucket = entry.buckets.front();
+    for (uint32_t i = 0; i < bucket.launchCount; ++i, ++launches) {
+      const Launch &l = p.launches[bucket.firstLaunch + i];
+      const std::string &name = p.names[l.name]; // "layer.q+layer.k (kind)"
+      size_t kind = name.rfind('(');
+      ++kinds[kind == std::string::npos ? name : name.substr(kind + 1, name.size() - kind - 2)];
+      if (!l.weightBytes || !l.macsPerRow) continue;
+      merged += name.find('+') != std::string::npos;
+      char bits[64];
+      std::snprintf(bits, sizeof bits, "%.2g bits in %s", 8.0 * static_cast<double>(l.weightBytes) / static_cast<double>(l.macsPerRow),
+                    l.arithmetic == Arithmetic::int8   ? "int8"
+                    : l.arithmetic == Arithmetic::bf16 ? "bf16"
+                                                       : "f32");
+      ++weights[bits];
+    }
+  }
+  std::string line = std::to_string(launches) + " launches a step:";
+  for (const auto &[kind, count] : kinds)
+    line += " " + std::to_string(count) + " " + kind;
+  line += ", " + std::to_string(merged) + " matmuls of several merged; weights:";
+  for (const auto &[bits, count] : weights)
+    line += (line.back() == ':' ? " " : ", ") + std::to_string(count) + " of " + bits;
+  return line;
+}
+
+/// Lines for the start: who computes, in which order, with what.
+std::vector<std::string> aboutModel(const LoadedArtifact &artifact, const ServeFlags &f, const Device &device, bool text) {
+  char line[600];
+  std::string targets;
+  for (auto [name, value] : {std::pair{"ITL", f.itl}, {"TTFT", f.ttft}, {"TPOT", f.tpot}})
+    if (value) {
+      std::snprintf(line, sizeof line, ", %s %g ms", name, *value);
+      targets += line;
+    }
+  std::snprintf(line, sizeof line, "device %s (%s), policy %s%s, preemption %s, drafts %s, prefix cache %s, pooling %s", device.name(),
+                artifact::toString(artifact.variant()), f.policy.c_str(), targets.c_str(), f.preemption.c_str(), f.speculate.c_str(),
+                f.noPrefixCache ? "off" : "on", f.pooling.c_str());
+  std::vector<std::string> lines{line};
+  auto metadata = nlohmann::json::parse(artifact.view().text(artifact::SectionKind::metadata), nullptr, false);
+  std::string compiled;
+  if (metadata.is_object() && metadata.contains("options") && metadata["options"].is_object())
+    for (const auto &[key, value] : metadata["options"].items())
+      compiled += (compiled.empty() ? "" : ", ") + key + " " + (value.is_string() ? value.get<std::string>() : value.dump());
+  lines.push_back("compiled with " + (compiled.empty() ? "unknown options" : compiled) + "; tokenizer " + (text ? "" : "not ") + "in the file, chat template " +
+                  (artifact.view().find(artifact::SectionKind::chatTemplate) ? "" : "not ") + "in the file, sampling defaults " +
+                  (f.generation == "auto" ? "the file's" : "none"));
+  if (!artifact.graph()) lines.push_back(stepLine(artifact.program()));
+  return lines;
+}
+
 Result<server::ServedModel> openServed(const std::string &path, const std::string &name, const ServeFlags &f,
                                        size_t models, double readLimit) {
   server::ServedModel m;
@@ -153,6 +211,7 @@ Result<server::ServedModel> openServed(const std::string &path, const std::strin
   o.tracePath = f.trace;
   m.metrics = std::make_shared<metrics::ModelMetrics>(name, readLimit);
   LATHE_ASSIGN_OR_RETURN(m.engine, RequestEngine::create(artifact, m.text, o, m.device.get(), m.metrics.get()));
+  m.about = aboutModel(*artifact, f, *m.device, m.text != nullptr);
   m.vocabulary = artifact->program().vocabulary;
   m.hiddenSize = artifact->program().hiddenSize;
   m.contextTokens = m.engine->limits().contextTokens;

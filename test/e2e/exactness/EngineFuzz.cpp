@@ -477,6 +477,17 @@ int main(int argc, char **argv) {
     std::fprintf(stderr, "error: every step of %llu schedules wrote logits: the head's other form was not tested\n", (unsigned long long)schedules);
     return 1;
   }
+  // What was to be shown must have happened; in a few schedules not all of it does.
+  if (schedules >= 100)
+    for (auto [name, count] : {std::pair{"preemption by recompute", totals.recomputed}, {"preemption by saving", totals.saved}, {"hit of the prefix cache", totals.cached}, {"fork", totals.forks}, {"cancel", totals.cancels}})
+      if (!count) {
+        std::fprintf(stderr, "error: no %s in %llu schedules\n", name, (unsigned long long)schedules);
+        return 1;
+      }
+  if (schedules >= 6 && (!(totals.recomputed + totals.saved) || !totals.cancels)) {
+    std::fprintf(stderr, "error: no preemption or no cancel in %llu schedules\n", (unsigned long long)schedules);
+    return 1;
+  }
   if (limits.save && !totals.saved) {
     std::fprintf(stderr, "error: nothing was saved in %llu schedules\n", (unsigned long long)schedules);
     return 1;

@@ -20,6 +20,12 @@ with Server(lathe, [artifact], "--ctx", "1024") as server:
     closed = load(server, "-n", "12", "-c", "4", "--input", "64", "--output", "16", "--plot", f"{folder}/load.svg")
     assert closed["complete"] == 12 and closed["new_tokens"] == 12 * 16 and closed["prompt_tokens"] == 12 * 64, closed
     assert closed["ttft"]["count"] == 12 and closed["ttft"]["p50"] > 0
+    # What the server says of it: the counts exactly; its time to the first token lies within the clients'.
+    assert server.metric("request_success_total") == server.metric("time_to_first_token_seconds_count") == 12
+    assert server.metric("generation_tokens_total") == 12 * 16 and server.metric("prompt_tokens_total") == 12 * 64
+    assert server.metric("inter_token_latency_seconds_count") == 12 * 15
+    first = server.metric("time_to_first_token_seconds_sum") / 12
+    assert 0 < server.metric("request_queue_time_seconds_sum") / 12 <= first <= closed["ttft"]["mean"], (first, closed["ttft"])
     again = load(server, "-n", "12", "-c", "4", "--input", "64", "--output", "16")
     assert again["cached_tokens"] > 0, again  # the same seed: the same prompts
     open_loop = load(server, "-n", "20", "--rate", "20", "--burstiness", "0.5", "--input", "40", "--input-sigma", "0.7", "--output",

@@ -28,7 +28,11 @@ def test_chat(client, server):
     usage = answer.usage
     assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens
     assert 0 < usage.completion_tokens <= 20
-    assert answer.system_fingerprint.startswith("lathe-")
+    # What the bits depend on: the runtime, the variant, the artifact.
+    described = json.loads(subprocess.run([LATHE, "inspect", ARTIFACT, "--json"], capture_output=True, text=True, check=True).stdout)
+    variants = [s["variant"] for s in described["sections"] if "variant" in s]
+    *_, variant, content = answer.system_fingerprint.split("-")
+    assert answer.system_fingerprint.startswith("lathe-") and variant in variants and content in described["content_hash"], answer.system_fingerprint
 
 
 def test_stream_equals_whole(client, server):
@@ -161,6 +165,23 @@ def test_errors(client, server):
     refused(openai.BadRequestError, ask(extra_body={"chat_template": "x"}), param="chat_template")
     refused(openai.BadRequestError, lambda: client.embeddings.create(model="smol", input="a", dimensions=7), param="dimensions")
     ask(tools=[], tool_choice="none", user="u", store=False, response_format={"type": "text"}, extra_body={"frobnicate": 1})()
+
+
+def test_an_error_inside_a_stream(client, server):
+    with Server(LATHE, [ARTIFACT], "--served-name", "smol", "--request-timeout", "2") as short:
+        impatient = openai.OpenAI(base_url=short.url + "/v1", api_key="none", max_retries=0, timeout=120)
+        for _ in range(5):  # on a machine that is busy the time may be over before the stream begins
+            chunks = []
+            try:
+                for chunk in impatient.chat.completions.create(model="smol", messages=QUESTION, max_tokens=7000, stream=True, extra_body={"ignore_eos": True}):
+                    chunks.append(chunk)
+                raise AssertionError("the stream ended without an error")
+            except openai.APIError as error:
+                if not chunks:
+                    continue
+                assert error.code == "request_timeout", error
+                return
+        raise AssertionError("no stream began")
 
 
 def test_two_models(client, server):

@@ -57,7 +57,16 @@ def smallest_memory():
 
 def preempted(mode):
     memory = smallest_memory() + 4
-    with Server(lathe, [artifact], "--ctx", "512", "--max-seqs", "8", "--memory", str(memory), "--saved-kv", "256", "--preemption", mode) as server:
+    with tempfile.NamedTemporaryFile(suffix=".trace") as trace:
+        preempted_server(mode, memory, trace.name)
+        done = subprocess.run([lathe, "replay", trace.name], capture_output=True, text=True)
+        assert done.returncode == 0 and "all the same" in done.stdout, done.stdout + done.stderr
+        print("     the trace: " + done.stdout.strip())
+
+
+def preempted_server(mode, memory, trace):
+    with Server(lathe, [artifact], "--ctx", "512", "--max-seqs", "8", "--memory", str(memory), "--saved-kv", "256", "--preemption", mode,
+                "--speculate", "suffix", "--trace", trace) as server:
         ask = [dict(prompt=prompt(n, 6), max_tokens=150, temperature=n % 2, seed=n) for n in range(8)]
         alone = [Call(server, [], "", **fields).text() for fields in ask]
         assert sum(kinds(server).values()) == 0
@@ -97,6 +106,11 @@ def beside_a_flood(policy):
             wait_for(lambda: waiting() >= 40, "a flood that waits")
             Call(server, [], "", key="sk-polite-key", prompt=prompt(99), max_tokens=8).text()
             left = waiting()
+            # Labels come from the key file, whatever a body says.
+            Call(server, [], "", key="sk-polite-key", prompt=prompt(99), max_tokens=1, user="mallory", tenant="mallory").text()
+            text = metrics()
+            assert re.search(r'lathe:tenant_requests_total\{.*tenant="polite"\} 2\n', text), text
+            assert "mallory" not in text and set(re.findall(r'tenant="([^"]*)"', text)) <= {"polite", "flood"}
             for call in flood:
                 call.text()
             return left

@@ -119,22 +119,29 @@ def drained(lathe, artifact):
 
 
 def restarts(lathe, artifact):
-    """A second start on the same port, at once."""
-    with Server(lathe, [artifact]) as server:
+    """A second signal ends at once, and another start has the same port, within a second."""
+    with Server(lathe, [artifact], "--shutdown-timeout", "600", "--request-timeout", "0") as server:
         port = server.port
         with server.connect() as s:
-            s.sendall(request(server, {**CHAT, "max_tokens": 2000, "stream": True}))
+            s.sendall(request(server, {**CHAT, "max_tokens": 8000, "stream": True}))
             s.recv(100)
             server.process.send_signal(signal.SIGTERM)
-            server.process.send_signal(signal.SIGTERM)
+            server.process.send_signal(signal.SIGTERM)  # the system may take two for one
             time.sleep(0.2)
             server.process.send_signal(signal.SIGTERM)
-            server.process.wait(20)
-    again = Server(lathe, [artifact])
-    again.command[again.command.index("--port") + 1] = str(port)
-    with again as server:
-        assert server.port == port
-        print(f"     started in {server.start_seconds:.2f} s")
+            assert server.process.wait(120) == 1, server.errors()  # 0: the answer ended by itself
+    walls, processor = [], []
+    for _ in range(5):  # the machine is shared
+        again = Server(lathe, [artifact])
+        again.command[again.command.index("--port") + 1] = str(port)
+        with again as server:
+            assert server.port == port and server.get("/ready")[0] == 200
+            walls.append(server.start_seconds)
+            processor.append(server.cpu_seconds())
+        if walls[-1] < 1:
+            break
+    print(f"     started in {min(walls):.2f} s, {min(processor):.2f} s of a processor")
+    assert min(walls) < 1 or min(processor) < 1, (walls, processor)
 
 
 def main():

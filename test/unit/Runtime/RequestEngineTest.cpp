@@ -5,6 +5,8 @@
 #include "FaultyDevice.h"
 #include "runtime/engine/KVBudget.h"
 #include <atomic>
+#include <filesystem>
+#include <fstream>
 #include <random>
 #include <sys/resource.h>
 #include <thread>
@@ -306,4 +308,34 @@ TEST(KVBudget, ReadsWhatTheSystemSays) {
   EXPECT_EQ(groupLeavesFree("1000\n", "400\n"), 600u);
   EXPECT_EQ(groupLeavesFree("1000\n", "4000\n"), 0u);
   EXPECT_GT(availableMemory(), uint64_t(1) << 20);
+}
+
+TEST(KVBudget, TheTightestControlGroupCounts) {
+  std::filesystem::path root = std::filesystem::path(testing::TempDir()) / "lathe-memory-test";
+  std::filesystem::remove_all(root);
+  auto write = [&](const std::string &file, const std::string &text) {
+    std::filesystem::create_directories((root / file).parent_path());
+    std::ofstream(root / file) << text;
+  };
+  const std::string meminfo = "MemAvailable: 1000 kB\n";
+  auto available = [&](const std::string &groups) { return availableMemory(meminfo, groups, root); };
+  EXPECT_EQ(available("0::/a/b\n"), 1024000u); // no file says anything
+  // Version 2: the group and those above it.
+  write("a/b/memory.max", "max\n");
+  write("a/b/memory.current", "400000\n");
+  write("a/memory.max", "900000\n");
+  write("a/memory.current", "500000\n");
+  EXPECT_EQ(available("0::/a/b\n"), 400000u);
+  EXPECT_EQ(available("0::/\n"), 1024000u);
+  write("memory.max", "700000\n");
+  write("memory.current", "600000\n");
+  EXPECT_EQ(available("0::/a/b\n"), 100000u);
+  EXPECT_EQ(available("0::/\n"), 100000u);
+  // Version 1.
+  write("memory/job/memory.limit_in_bytes", "300000\n");
+  write("memory/job/memory.usage_in_bytes", "50000\n");
+  EXPECT_EQ(available("5:memory:/job\n4:cpu,cpuacct:/job\n"), 250000u);
+  EXPECT_EQ(available("4:cpu,cpuacct:/job\n"), 1024000u);
+  EXPECT_EQ(availableMemory("", "", root), 0u); // unknown
+  std::filesystem::remove_all(root);
 }

@@ -236,6 +236,7 @@ TEST(Endpoint, Embeddings) {
   ASSERT_EQ(body["data"].size(), 2u) << body.dump();
   EXPECT_EQ(body["object"], "list");
   EXPECT_EQ(body["data"][1]["index"], 1);
+  EXPECT_EQ(body["system_fingerprint"], toyModel(nullptr).fingerprint);
   EXPECT_EQ(body["data"][0]["embedding"], json::parse("[3.0,4.0,0.0]"));
   EXPECT_GT(body["usage"]["prompt_tokens"], 0);
   body = server.post("/v1/embeddings", R"({"input":[1,2],"normalize":true})").json();
@@ -252,7 +253,36 @@ TEST(Endpoint, TokensAndBack) {
   EXPECT_EQ(body["max_model_len"], 256);
   EXPECT_EQ(server.post("/detokenize", json{{"tokens", body["tokens"]}}.dump()).json()["prompt"], "abc");
   EXPECT_GT(server.post("/tokenize", chat + "}").json()["count"], 3);
+  EXPECT_EQ(server.post("/tokenize", R"({"prompt":"abc"})").json()["token_strs"], nullptr);
   EXPECT_EQ(server.post("/detokenize", R"({"tokens":[50]})").status, 400);
+  std::string many((1u << 21) + 1, '0'); // "0,0,...,0": one more than 2^20 ids
+  for (size_t i = 1; i < many.size(); i += 2)
+    many[i] = ',';
+  EXPECT_EQ(server.post("/detokenize", "{\"tokens\":[" + many + "]}").json()["error"]["message"],
+            "tokens: expected a list of at most 1048576 token ids, found 1048577");
+  EXPECT_EQ(server.post("/detokenize", "{\"tokens\":[" + many.substr(2) + "]}").status, 200);
+}
+
+TEST(Endpoint, ATemplateMayRefuse) {
+  ToyOptions toy;
+  toy.words = true;
+  toy.chatTemplate = "{{ raise_exception('not these') }}";
+  ASSERT_TRUE(writeToyArtifact("endpoint-test.lathe", toy).ok());
+  auto loaded = runtime::LoadedArtifact::load("endpoint-test.lathe");
+  ASSERT_TRUE(loaded.ok());
+  auto text = runtime::TextModel::create(**loaded);
+  ASSERT_TRUE(text.ok());
+  auto engine = std::make_shared<FakeEngine>();
+  ServedModel strict = toyModel(engine);
+  strict.name = "strict";
+  strict.text = std::make_shared<runtime::TextModel>(*std::move(text));
+  TestServer server(engine, {}, {strict});
+  for (const char *path : {"/tokenize", "/v1/chat/completions"}) {
+    Answer answer = server.post(path, R"({"model":"strict","messages":[{"role":"user","content":"hi"}]})");
+    EXPECT_EQ(answer.status, 400);
+    EXPECT_EQ(answer.json()["error"]["code"], "template_error") << answer.body;
+    EXPECT_NE(answer.body.find("not these"), std::string::npos);
+  }
 }
 
 TEST(Endpoint, Models) {

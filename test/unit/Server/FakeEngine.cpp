@@ -7,7 +7,13 @@
 namespace lathe::test {
 using namespace runtime;
 
-FakeEngine::FakeEngine(Choose choose) : choose(std::move(choose)) {}
+FakeEngine::FakeEngine(Choose choose) : choose(std::move(choose)) {
+  bounds.kvTokens = 1024;
+  bounds.contextTokens = 256;
+  bounds.maxSequences = 64;
+  bounds.maxQueued = 256;
+  bounds.threads = 1;
+}
 
 FakeEngine::~FakeEngine() {
   for (auto &job : jobs)
@@ -119,15 +125,7 @@ EngineStats FakeEngine::stats() const {
   return stats;
 }
 
-EngineLimits FakeEngine::limits() const {
-  EngineLimits limits;
-  limits.kvTokens = 1024;
-  limits.contextTokens = 256;
-  limits.maxSequences = 64;
-  limits.maxQueued = 256;
-  limits.threads = 1;
-  return limits;
-}
+EngineLimits FakeEngine::limits() const { return bounds; }
 
 std::vector<Request> FakeEngine::seen() const {
   std::lock_guard lock(mutex);

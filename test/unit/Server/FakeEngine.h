@@ -51,6 +51,7 @@ public:
 
   /// What has been submitted so far.
   std::vector<runtime::Request> seen() const;
+  runtime::EngineLimits bounds; ///< what limits() says
   std::atomic<uint64_t> running{0}, cancelled{0}, tokensSaid{0};
 
 private:

@@ -188,6 +188,29 @@ TEST(RequestTest, WrongValues) {
   refused(chat(R"("echo":true)"), "echo", "echo: expected false: only /v1/completions repeats the prompt");
   refused(chat("\"cache_salt\":\"" + std::string(257, 'x') + "\""), "cache_salt",
           "cache_salt: expected at most 256 bytes, found 257");
+  // One more than there may be, and as many.
+  auto list = [](const char *item, int count) {
+    std::string text = item;
+    for (int i = 1; i < count; ++i)
+      text += std::string(",") + item;
+    return text;
+  };
+  refused(completion("\"stop_token_ids\":[" + list("1", 65) + "]"), "stop_token_ids",
+          "stop_token_ids: expected a list of at most 64 token ids, found 65");
+  EXPECT_EQ(completion("\"stop_token_ids\":[" + list("1", 64) + "]").message(), "");
+  auto biases = [](int count) {
+    std::string text;
+    for (int i = 0; i < count; ++i)
+      text += (i ? ",\"" : "\"") + std::to_string(i) + "\":1";
+    return text;
+  };
+  refused(completion("\"logit_bias\":{" + biases(1025) + "}"), "logit_bias", "logit_bias: expected an object of at most 1024 token ids, found 1025");
+  EXPECT_EQ(completion("\"logit_bias\":{" + biases(1024) + "}").message(), "logit_bias: expected token ids in 0..49, found \"50\""); // the toy has 50
+  auto messages = [&](int count) {
+    return parse(Endpoint::tokenize, "{\"messages\":[" + list(R"({"role":"user","content":"a"})", count) + "]}");
+  };
+  refused(messages(4097), "messages", "messages: expected a list of 1..4096 messages, found 4097");
+  EXPECT_EQ(messages(4096).message(), "");
   refused(completion(R"("speculate":"hydra")"), "speculate",
           "speculate: expected off, auto, draft, ngram, suffix, suffix-tree or medusa, found 'hydra'");
   refused(completion(R"("draft_acceptance":"lenient")"), "draft_acceptance", "draft_acceptance: expected exact, rejection or typical, found 'lenient'");

@@ -9,6 +9,7 @@
 #include "runtime/server/Page.h"
 #include <chrono>
 #include <cmath>
+#include <ctime>
 #include <unistd.h>
 
 namespace lathe::server {
@@ -130,7 +131,25 @@ HttpReply Api::withCors(HttpReply reply, const HttpHead &head) const {
   return reply;
 }
 
-HttpReply Api::refuse(ApiError e) { return replyOf(e); }
+nlohmann::ordered_json Api::accessLine(const HttpHead &head, int key, int status, double seconds, const std::string &code) const {
+  char time[40];
+  std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  std::strftime(time, sizeof time, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  nlohmann::ordered_json line = {{"time", time}, {"remote", head.remote}, {"method", head.method}, {"path", head.path}, {"status", status}, {"seconds", seconds}};
+  if (key >= 0) line["key"] = options.keys.all()[static_cast<size_t>(key)].name;
+  if (!code.empty()) line["error"] = code;
+  return line;
+}
+
+HttpReply Api::errorReply(ApiError e) { return replyOf(e); }
+
+HttpReply Api::refuse(ApiError e, const HttpHead &head, const char *label, int key) {
+  http.answered(label, e.status, 0);
+  if (accessLog) accessLog->write(accessLine(head, key, e.status, 0, e.code).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  return replyOf(e);
+}
 
 Api::Admission Api::admit(const HttpHead &head) {
   Admission a;
@@ -143,10 +162,7 @@ Api::Admission Api::admit(const HttpHead &head) {
                     : error(404, "not_found_error", "unknown_path", "unknown path " + jsonString(head.path.substr(0, 100)));
   }
   if (!refusal) refusal = mayWork(a.route, a.key);
-  if (refusal) {
-    a.refusal = withCors(replyOf(*refusal), head);
-    http.answered(a.route.label, refusal->status, 0);
-  }
+  if (refusal) a.refusal = withCors(refuse(*refusal, head, a.route.label, a.key), head);
   return a;
 }
 

@@ -43,8 +43,12 @@ public:
   /// Answers through |transport|, now or later.
   std::shared_ptr<Call> start(const Admission &admission, HttpHead head, std::string body,
                               std::shared_ptr<Transport> transport);
-  /// An answer that the connection gives by itself (413, 408, ...), counted as the others.
-  HttpReply refuse(ApiError error);
+  /// An error as an answer.
+  HttpReply errorReply(ApiError error);
+  /// The answer to what becomes no call (413, 408, ...), counted and written to the access log. |head|: what is known of the request.
+  HttpReply refuse(ApiError error, const HttpHead &head, const char *label = "other", int key = -1);
+  /// Begins a line of the access log; |code|, if not empty, is that of an error.
+  nlohmann::ordered_json accessLine(const HttpHead &head, int key, int status, double seconds, const std::string &code) const;
 
   /// From now on /ready says 503 and new work is refused; calls that have begun go on.
   void drain() { isDraining = true; }

@@ -273,7 +273,7 @@ void ApiCall::replyWith(HttpReply reply) {
 void ApiCall::replyError(const ApiError &error) {
   ApiError e = error; // may be |failure| itself
   failure = e;
-  replyWith(api.refuse(e));
+  replyWith(api.errorReply(e));
 }
 
 void ApiCall::finish(int status) {
@@ -282,16 +282,7 @@ void ApiCall::finish(int status) {
   double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
   api.http.answered(admission.route.label, status, seconds);
   if (api.accessLog) {
-    nlohmann::ordered_json line;
-    char time[40];
-    std::time_t now = std::time(nullptr);
-    std::tm utc{};
-    gmtime_r(&now, &utc);
-    std::strftime(time, sizeof time, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    line = {{"time", time}, {"remote", head.remote}, {"method", head.method}, {"path", head.path}, {"status", status},
-            {"seconds", seconds}};
-    if (admission.key >= 0) line["key"] = api.options.keys.all()[static_cast<size_t>(admission.key)].name;
-    if (failure && !failure->code.empty()) line["error"] = failure->code;
+    nlohmann::ordered_json line = api.accessLine(head, admission.key, status, seconds, failure ? failure->code : "");
     if (work && work->model && !prompts.empty()) {
       RequestUsage sum;
       auto reasons = nlohmann::ordered_json::array();

@@ -156,21 +156,21 @@ void Connection::headRead(Error error) {
   keepAlive = false;
   http11 = true;
   headOnly = false;
-  if (timedOut) return refuse(simpleError(408, "header_timeout", "the header did not come in time"));
+  const auto &message = parser->get();
+  HttpHead h; // after an error what came of it, perhaps nothing
+  h.method = text(message.method_string());
+  h.path = text(message.target()).substr(0, text(message.target()).find('?'));
+  if (timedOut) return refuse(simpleError(408, "header_timeout", "the header did not come in time"), std::move(h));
   if (error == http::error::header_limit)
-    return refuse(simpleError(431, "header_too_large", "the header has more than " + std::to_string(o.maxHeaderBytes) + " bytes"));
+    return refuse(simpleError(431, "header_too_large", "the header has more than " + std::to_string(o.maxHeaderBytes) + " bytes"), std::move(h));
   if (error == http::error::body_limit)
-    return refuse(simpleError(413, "body_too_large", "the body has more than " + std::to_string(o.maxBodyBytes) + " bytes"));
+    return refuse(simpleError(413, "body_too_large", "the body has more than " + std::to_string(o.maxBodyBytes) + " bytes"), std::move(h));
   bool ofHttp = error.category() == http::make_error_code(http::error::bad_value).category();
   if (error == http::error::end_of_stream || (error && !ofHttp)) return close();
-  if (error) return refuse(simpleError(400, "bad_http", "the request is not HTTP/1.1: " + error.message()));
-  const auto &message = parser->get();
+  if (error) return refuse(simpleError(400, "bad_http", "the request is not HTTP/1.1: " + error.message()), std::move(h));
   keepAlive = message.keep_alive();
   http11 = message.version() >= 11;
   headOnly = message.method() == http::verb::head;
-  HttpHead h;
-  h.method = text(message.method_string());
-  h.path = text(message.target()).substr(0, text(message.target()).find('?'));
   h.hasHost = !http11 || message.find(http::field::host) != message.end();
   h.host = text(message[http::field::host]);
   if (!h.hasHost || h.host.empty()) h.host = h.hasHost && !http11 ? "localhost" : h.host;
@@ -195,7 +195,7 @@ void Connection::readBody(Api::Admission admission, HttpHead h) {
   if (context.bodyBytes + need > o.maxBodiesBytes) {
     ApiError e = simpleError(429, "overloaded", "the bodies of other requests fill the memory for bodies");
     e.type = "rate_limit_error", e.retryAfter = 1;
-    return refuse(std::move(e));
+    return refuse(std::move(e), std::move(h));
   }
   context.bodyBytes += reserved = need;
   arm(o.bodyTimeout);
@@ -206,12 +206,13 @@ void Connection::readBody(Api::Admission admission, HttpHead h) {
                      if (self->state == State::closed) return;
                      self->keepAlive = self->keepAlive && !error;
                      if (self->timedOut)
-                       return self->refuse(simpleError(408, "body_timeout", "the body did not come in time"));
+                       return self->refuse(simpleError(408, "body_timeout", "the body did not come in time"), std::move(h));
                      if (error == http::error::body_limit)
                        return self->refuse(simpleError(413, "body_too_large", "the body has more than " +
-                                                                                  std::to_string(self->context.options.maxBodyBytes) + " bytes"));
+                                                                                  std::to_string(self->context.options.maxBodyBytes) + " bytes"),
+                                           std::move(h));
                      if (error == http::error::bad_chunk || error == http::error::bad_chunk_extension)
-                       return self->refuse(simpleError(400, "bad_http", "the body's chunks are malformed"));
+                       return self->refuse(simpleError(400, "bad_http", "the body's chunks are malformed"), std::move(h));
                      if (error) return self->close();
                      self->answer(admission, std::move(h));
                    });
@@ -231,12 +232,12 @@ void Connection::answer(const Api::Admission &admission, HttpHead h) {
 
 void Connection::releaseBody() { context.bodyBytes -= std::exchange(reserved, 0); }
 
-void Connection::refuse(ApiError e) {
+void Connection::refuse(ApiError e, HttpHead h) {
   releaseBody();
   keepAlive = false;
   state = State::answering;
-  context.api.http.answered("other", e.status, 0);
-  reply(context.api.refuse(std::move(e)));
+  h.remote = remote;
+  reply(context.api.refuse(std::move(e), h));
 }
 
 std::string Connection::head(int status, const std::string &type, const Headers &headers) const {

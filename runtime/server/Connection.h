@@ -54,7 +54,7 @@ private:
   void headRead(Error error);
   void readBody(Api::Admission admission, HttpHead head);
   void answer(const Api::Admission &admission, HttpHead head);
-  void refuse(ApiError error);
+  void refuse(ApiError error, HttpHead head = {});
   void writeText(std::string text);
   void writeSome();
   void answered();

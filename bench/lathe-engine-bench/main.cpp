@@ -1,11 +1,12 @@
 //===- main.cpp - the serving engine in process: throughput, gaps, prefixes ===//
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //
-//   lathe-engine-bench load|gap|prefix ARTIFACT [options]
+//   lathe-engine-bench load|steps|gap|prefix ARTIFACT [options]
 //
 //   load    a closed loop: --concurrent clients, each with the next of --requests distinct prompts of --prompt tokens
 //   and
 //           --new new tokens
+//   steps   the same, and of the steps then the median seconds by rows, for `lathe simulate --cost`
 //   gap     time between tokens of --concurrent sequences, at the same places of their answers, without and while a prompt
 //           of --long tokens is computed
 //   prefix  time to the first token of --prompt + --tail tokens, the first --prompt of them cached or not, and whether
@@ -90,6 +91,22 @@ private:
   std::mutex mutex;
   std::condition_variable changed;
   bool done = false;
+};
+
+/// Seconds of steps by their rows. Of the engine's thread until the engine is gone.
+class StepLog : public EngineObserver {
+public:
+  void step(uint32_t rows, double seconds) override { log[rows].push_back(seconds); }
+  void firstToken(const std::string &, double) override {}
+  void tokenGap(const std::string &, double) override {}
+  void requestDone(const std::string &, EndReason, const RequestUsage &) override {}
+  void print() {
+    for (auto &[rows, seconds] : log)
+      if (seconds.size() >= 3) std::printf("%u %.6f\n", rows, quantile(seconds, 0.5));
+  }
+
+private:
+  std::map<uint32_t, std::vector<double>> log;
 };
 
 std::vector<int32_t> randomPrompt(std::mt19937_64 &random, int tokens, const Program &program) {
@@ -278,7 +295,7 @@ void prefix(RequestEngine &engine, const Program &program) {
 } // namespace
 
 int main(int argc, char **argv) {
-  if (argc < 3) die("usage: lathe-engine-bench load|gap|prefix ARTIFACT [--NAME VALUE]...");
+  if (argc < 3) die("usage: lathe-engine-bench load|steps|gap|prefix ARTIFACT [--NAME VALUE]...");
   for (int i = 3; i + 1 < argc; i += 2) {
     auto found = options.find(argv[i] + (std::strncmp(argv[i], "--", 2) == 0 ? 2 : 0));
     if (found == options.end()) die(std::string("unknown option '") + argv[i] + "'");
@@ -299,19 +316,22 @@ int main(int argc, char **argv) {
   o.prefixCache = option("prefix-cache");
   o.kvTokens = static_cast<uint64_t>(options["kv-tokens"]);
   double begin = now();
-  auto engine = RequestEngine::create(*artifact, text, o);
+  StepLog steps;
+  auto engine = RequestEngine::create(*artifact, text, o, nullptr, &steps);
   if (!engine.ok()) die(engine.status().message());
   EngineLimits limits = (*engine)->limits();
   std::printf("%s: ready in %.2f s, %u threads, %llu KV tokens, steps of at most %u rows\n", argv[2], now() - begin,
               limits.threads, static_cast<unsigned long long>(limits.kvTokens), limits.stepTokens);
   std::this_thread::sleep_for(std::chrono::seconds(2)); // it touches memory while it is idle, as a server does
   const Program &program = (*artifact)->program();
-  if (mode == "load")
+  if (mode == "load" || mode == "steps") {
     load(**engine, program);
-  else if (mode == "gap")
+    (*engine).reset(); // nobody writes to the log any more
+    if (mode == "steps") steps.print();
+  } else if (mode == "gap")
     gap(**engine, program);
   else if (mode == "prefix")
     prefix(**engine, program);
   else
-    die("unknown mode '" + mode + "', expected load, gap or prefix");
+    die("unknown mode '" + mode + "', expected load, steps, gap or prefix");
 }

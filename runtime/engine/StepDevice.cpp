@@ -10,6 +10,8 @@
 namespace lathe::runtime {
 
 constexpr uint64_t resultSliceBytes = 16 << 20;
+/// Of blocks that are copied to see how fast that is: more than stays in the caches beside other things.
+constexpr uint64_t measuredTransferBytes = 16 << 20;
 
 SavedBlocks::~SavedBlocks() {
   for (const Group &g : groups)
@@ -185,17 +187,22 @@ Result<double> StepDevice::measure(uint32_t rows, uint32_t history, EntryKind ki
 Result<double> StepDevice::measureTransfer() {
   double bytes = 0, seconds = 0;
   for (uint32_t g = 0; g < program().stepGroups(); ++g) {
-    std::span<uint8_t> slot = saved.slot(g, 0);
-    if (slot.empty()) return 0.0;
+    const uint64_t size = program().kvGroups[g].blockBytes;
+    auto count = static_cast<uint32_t>(std::clamp<uint64_t>(measuredTransferBytes / std::max<uint64_t>(size, 1), 1, blocks[g]));
+    while (count && saved.slot(g, count - 1).empty())
+      --count;
+    if (!count) return 0.0;
     double fastest = 0;
-    for (int i = 0; i < 4; ++i) { // the first touches the memory
+    for (int round = 0; round < 3; ++round) { // the first touches the memory
       auto begin = std::chrono::steady_clock::now();
-      LATHE_RETURN_IF_ERROR(device->saveBlock(g, 0, slot));
-      LATHE_RETURN_IF_ERROR(device->restoreBlock(g, 0, slot));
+      for (uint32_t i = 0; i < count; ++i)
+        LATHE_RETURN_IF_ERROR(device->saveBlock(g, i, saved.slot(g, i)));
+      for (uint32_t i = 0; i < count; ++i)
+        LATHE_RETURN_IF_ERROR(device->restoreBlock(g, i, saved.slot(g, i)));
       double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-      fastest = i ? std::min(fastest, took) : took;
+      fastest = round ? std::min(fastest, took) : took;
     }
-    bytes += 2.0 * static_cast<double>(slot.size());
+    bytes += 2.0 * static_cast<double>(size) * count;
     seconds += fastest;
   }
   return bytes / std::max(seconds, 1e-9);

@@ -58,8 +58,8 @@ public:
   /// before them; they are read from the blocks that |rows| rows fill, over and over. |kind|: step, or draft of a program that has it.
   Result<double> measure(uint32_t rows, uint32_t history = 0, EntryKind kind = EntryKind::step);
 
-  /// Copies a block of each KV group to the host and back, several times; returns the bytes a second of the fastest, 0 if there
-  /// is no host memory for saved blocks. Leaves the blocks as they were.
+  /// Copies 16 MB of blocks of each KV group, or as many as there are, to the host and back; returns bytes a second, 0 if there is no host memory for
+  /// saved blocks. Leaves the blocks as they were.
   Result<double> measureTransfer();
 
   /// Positions that |kind|, step or draft, was compiled for.

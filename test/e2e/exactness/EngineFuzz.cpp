@@ -386,12 +386,16 @@ private:
 
 int main(int argc, char **argv) {
   Limits limits;
-  std::string deviceName = "cpu";
+  std::string deviceName = "cpu", expected;
   int at = 1;
   for (; at + 1 < argc && std::strncmp(argv[at], "--", 2) == 0; at += 2) {
     std::string name = argv[at];
     if (name == "--device") {
       deviceName = argv[at + 1];
+      continue;
+    }
+    if (name == "--expect") {
+      expected = argv[at + 1];
       continue;
     }
     int *value = name == "--context" ? &limits.context : name == "--prompt" ? &limits.prompt : name == "--new" ? &limits.fresh : name == "--requests" ? &limits.requests : name == "--save" ? &limits.save : nullptr;
@@ -400,7 +404,7 @@ int main(int argc, char **argv) {
   }
   device = namedDevice(deviceName);
   limits.requests = std::max(4, limits.requests / 4 * 4);
-  if (argc - at < 3) die("usage: EngineFuzz [--device D] [--context N] [--prompt N] [--new N] [--requests N] [--save 1] SEED SCHEDULES ARTIFACT...");
+  if (argc - at < 3) die("usage: EngineFuzz [--device D] [--expect recomputed,saved,cached,forks,cancels] [--context N] [--prompt N] [--new N] [--requests N] [--save 1] SEED SCHEDULES ARTIFACT...");
   uint64_t seed = std::strtoull(argv[at], nullptr, 10);
   uint64_t schedules = std::strtoull(argv[at + 1], nullptr, 10);
   std::vector<std::shared_ptr<LoadedArtifact>> artifacts;
@@ -477,17 +481,12 @@ int main(int argc, char **argv) {
     std::fprintf(stderr, "error: every step of %llu schedules wrote logits: the head's other form was not tested\n", (unsigned long long)schedules);
     return 1;
   }
-  // What was to be shown must have happened; in a few schedules not all of it does.
-  if (schedules >= 100)
-    for (auto [name, count] : {std::pair{"preemption by recompute", totals.recomputed}, {"preemption by saving", totals.saved}, {"hit of the prefix cache", totals.cached}, {"fork", totals.forks}, {"cancel", totals.cancels}})
-      if (!count) {
-        std::fprintf(stderr, "error: no %s in %llu schedules\n", name, (unsigned long long)schedules);
-        return 1;
-      }
-  if (schedules >= 6 && (!(totals.recomputed + totals.saved) || !totals.cancels)) {
-    std::fprintf(stderr, "error: no preemption or no cancel in %llu schedules\n", (unsigned long long)schedules);
-    return 1;
-  }
+  // What was to be shown must have happened; in a few schedules not all of it does, and who runs them says what.
+  for (auto [name, count] : {std::pair{"recomputed", totals.recomputed}, {"saved", totals.saved}, {"cached", totals.cached}, {"forks", totals.forks}, {"cancels", totals.cancels}})
+    if (!count && (schedules >= 100 || expected.find(name) != std::string::npos)) {
+      std::fprintf(stderr, "error: none '%s' in %llu schedules\n", name, (unsigned long long)schedules);
+      return 1;
+    }
   if (limits.save && !totals.saved) {
     std::fprintf(stderr, "error: nothing was saved in %llu schedules\n", (unsigned long long)schedules);
     return 1;

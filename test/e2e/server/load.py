@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-from running import Server
+from running import Server, wait_for
 
 lathe, artifact, folder = sys.argv[1:4]
 
@@ -21,7 +21,7 @@ with Server(lathe, [artifact], "--ctx", "1024") as server:
     assert closed["complete"] == 12 and closed["new_tokens"] == 12 * 16 and closed["prompt_tokens"] == 12 * 64, closed
     assert closed["ttft"]["count"] == 12 and closed["ttft"]["p50"] > 0
     # What the server says of it: the counts exactly; its time to the first token lies within the clients'.
-    assert server.metric("request_success_total") == server.metric("time_to_first_token_seconds_count") == 12
+    wait_for(lambda: server.metric("request_success_total") == server.metric("time_to_first_token_seconds_count") == 12, "twelve answers in the metrics")
     assert server.metric("generation_tokens_total") == 12 * 16 and server.metric("prompt_tokens_total") == 12 * 64
     assert server.metric("inter_token_latency_seconds_count") == 12 * 15
     first = server.metric("time_to_first_token_seconds_sum") / 12

@@ -11,7 +11,7 @@ from running import Server, run_tests
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 lathe, artifact = sys.argv[1:3]
 OPTIONS = """--host 0.0.0.0 --no-auth --served-name odd --allowed-host odd.example --cors-origin http://site.example --device cpu
- --threads 1 --ctx 500 --memory 128 --max-seqs 5 --saved-kv 33 --step-tokens 65 --policy deadline --preemption save --itl 12.5 --ttft 60000
+ --threads 1 --ctx 500 --memory 60 --max-seqs 5 --saved-kv 33 --step-tokens 65 --policy deadline --preemption save --itl 12.5 --ttft 60000
  --tpot 5000 --no-prefix-cache --speculate ngram --pooling mean --generation-config none --max-queue 37 --max-queue-tokens 9000
  --max-connections 333 --max-body 3 --max-bodies 11 --max-unsent 77 --header-timeout 3.5 --body-timeout 4.5 --idle-timeout 5.5
  --write-timeout 6.5 --request-timeout 1.5 --shutdown-timeout 8.5 --workers 3 --ping 0.2 --vllm-metrics""".split()
@@ -39,7 +39,7 @@ def test_lines_at_the_start(server):
     rate = re.search(r"KV blocks go to the host and back at ([\d.]+) GB/s\n", text)
     assert rate and float(rate[1]) > 0, text
     memory = re.search(r"(\d+) MB for KV cache and work space", text)
-    assert 100 <= int(memory[1]) <= 135, memory[0]
+    assert 50 <= int(memory[1]) <= 63, memory[0]  # 60 MB of 2^20 bytes; without the flag 76
 
 
 def test_hosts_and_origins(server):
@@ -74,7 +74,7 @@ def ask(server, path, body):
 
 def test_nothing_is_cached(server):
     body = {"prompt": list(range(1000, 1100)), "max_tokens": 1}
-    assert [ask(server, TEXT, body)["usage"].get("prompt_tokens_details", {"cached_tokens": 0})["cached_tokens"] for _ in range(2)] == [0, 0]
+    assert [ask(server, TEXT, body)["usage"]["prompt_tokens_details"]["cached_tokens"] for _ in range(2)] == [0, 0]
 
 
 def test_pooling(server):
@@ -114,15 +114,13 @@ def test_a_warning_for_each_unknown_field(server):
 def test_metrics_and_log(server):
     text = server.get("/metrics")[1].decode()
     assert "\nvllm:num_requests_running{" in text and "\nvllm:step_seconds" not in text
-    drafted = server.metric("spec_decode_num_drafts_total")
-    assert drafted >= 0
     lines = [json.loads(line) for line in open(server.access)]
-    assert any(line["path"] == "/health" for line in lines) and any(line["status"] == 413 for line in lines), lines
+    assert any(line["path"] == "/health" for line in lines) and any(line["status"] == 504 for line in lines), lines
 
 
 def defaults():
     """Without a flag the start says what docs/serving.md says."""
-    with Server(lathe, [artifact], "--memory", "128") as server:
+    with Server(lathe, [artifact], "--memory", "128", "--ctx", "1024") as server:
         text = server.errors()
     with open(__file__.replace("test/e2e/server/options.py", "docs/serving.md")) as page:
         page = page.read()

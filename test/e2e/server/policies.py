@@ -66,7 +66,7 @@ def preempted(mode):
 
 def preempted_server(mode, memory, trace):
     with Server(lathe, [artifact], "--ctx", "512", "--max-seqs", "8", "--memory", str(memory), "--saved-kv", "256", "--preemption", mode,
-                "--speculate", "suffix", "--trace", trace) as server:
+                "--speculate", "ngram", "--trace", trace) as server:
         ask = [dict(prompt=prompt(n, 6), max_tokens=150, temperature=n % 2, seed=n) for n in range(8)]
         alone = [Call(server, [], "", **fields).text() for fields in ask]
         assert sum(kinds(server).values()) == 0
@@ -108,8 +108,8 @@ def beside_a_flood(policy):
             left = waiting()
             # Labels come from the key file, whatever a body says.
             Call(server, [], "", key="sk-polite-key", prompt=prompt(99), max_tokens=1, user="mallory", tenant="mallory").text()
+            wait_for(lambda: re.search(r'lathe:tenant_requests_total\{.*tenant="polite"\} 2\n', metrics()), "two requests of the tenant")
             text = metrics()
-            assert re.search(r'lathe:tenant_requests_total\{.*tenant="polite"\} 2\n', text), text
             assert "mallory" not in text and set(re.findall(r'tenant="([^"]*)"', text)) <= {"polite", "flood"}
             for call in flood:
                 call.text()

@@ -2,6 +2,7 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #include "TestServer.h"
+#include "ToyArtifact.h"
 #include <cmath>
 #include <gtest/gtest.h>
 

@@ -2,6 +2,8 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #include "TestServer.h"
+#include "ToyArtifact.h"
+#include "runtime/metrics/ModelMetrics.h"
 #include "tools/lathe/load/Client.h"
 #include <cmath>
 #include <gtest/gtest.h>
@@ -162,6 +164,44 @@ TEST(Client, ClosedLoop) {
   EXPECT_EQ(s["prompt_tokens"], 100);
   EXPECT_EQ(s["itl"]["count"], 40);
   EXPECT_TRUE(engine->seen()[0].ignoreEnd);
+}
+
+// Server, engine and clients that leave, all with their own threads: what the thread sanitizer sees together nowhere else.
+TEST(Client, ARealEngineBehindTheServer) {
+  ToyOptions toy;
+  toy.words = true;
+  ASSERT_TRUE(writeToyArtifact("load-test.lathe", toy).ok());
+  auto artifact = runtime::LoadedArtifact::load("load-test.lathe");
+  ASSERT_TRUE(artifact.ok());
+  auto fake = std::make_shared<FakeEngine>();
+  server::ServedModel real = toyModel(fake);
+  real.name = "real";
+  real.metrics = std::make_shared<metrics::ModelMetrics>("real", 0);
+  runtime::RequestEngineOptions options;
+  options.threads = 2;
+  options.maxSequences = 4;
+  options.kvTokens = 512;
+  options.memoryBudget = uint64_t(1) << 30;
+  options.savedKvBytes = 1 << 20;
+  auto engine = runtime::RequestEngine::create(*artifact, real.text, options, nullptr, real.metrics.get());
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  real.engine = *std::move(engine);
+  TestServer server(fake, {}, {real});
+  RunOptions o = toward(server);
+  o.model = "real";
+  o.concurrency = 8;
+  WorkloadOptions w = small(60);
+  w.input.mean = 20, w.output.mean = 30;
+  w.abortShare = 0.3;
+  auto s = summarize(runWorkload(planWorkload(w), o), {}, 0);
+  EXPECT_EQ(s["failed"], 0) << s.dump();
+  EXPECT_GT(s["complete"], 20);
+  EXPECT_GT(s["aborted"], 0);
+  EXPECT_EQ(s["complete"].get<int>() + s["aborted"].get<int>(), 60);
+  EXPECT_TRUE(eventually([&] { return real.engine->idle(); }));
+  EXPECT_EQ(real.engine->stats().kvBlocksUsed, 0u);
+  EXPECT_TRUE(real.engine->broken().ok());
+  EXPECT_GT(server.metric("lathe:generation_tokens_total{model_name=\"real\"}"), 0);
 }
 
 TEST(Client, LatenciesCountFromTheDueTime) {

@@ -55,11 +55,13 @@ bool GraphRun::rotary(NodeOp op, In in, Out out) {
   if (!cosines.known || !sines.known || (positions && !positions->known)) return refuse("cosines, sines or positions depend on the tokens");
   if (contrib && (op.getFloat("scale", 1) != 1 || op.getInt("is_packed_batching", 0))) return refuse("a scale or packed batches");
   int64_t rotated = op.getInt("rotary_embedding_dim", 0), heads = op.getInt("num_heads", 0), size = 0;
+  if (cosines.known->shape.empty() || cosines.known->shape.back() < 1) return refuse("cosines without a size");
+  if (x.is != Abstract::term) return refuse("rows that are not computed from the tokens");
   if (!heads && !rotated && contrib && x.layout.size() == 3) heads = terms.width(x.id) / (2 * cosines.known->shape.back());
   bool fourD = false;
   if (!headsOf(x, heads, size, fourD)) return refuse("rows of heads laid out as " + layoutText(x.layout));
   if (!rotated) rotated = size;
-  if (cosines.known->shape.empty() || rotated != 2 * cosines.known->shape.back()) return refuse("cosines for another size than " + std::to_string(rotated));
+  if (rotated != 2 * cosines.known->shape.back()) return refuse("cosines for another size than " + std::to_string(rotated));
   FailureOr<int> c, s;
   if (positions) {
     c = cacheTable(*cosines.known, positions->known.get());

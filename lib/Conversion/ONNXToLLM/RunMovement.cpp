@@ -122,6 +122,7 @@ bool GraphRun::movement(NodeOp op, In in, Out out) {
   for (const Abstract *v : in)
     numbers.push_back(v->known.get());
   auto needs = [&](unsigned k) { return k >= in.size() || in[k]->is == Abstract::absent || in[k]->known; };
+  auto given = [&](unsigned k) { return k < in.size() && in[k]->known; }; // an input may be absent that the operator cannot do without
 
   if (x.is == Abstract::tokens) {
     if (name == "Identity" || name == "Cast") {
@@ -157,7 +158,7 @@ bool GraphRun::movement(NodeOp op, In in, Out out) {
     bool swap = name == "Transpose" && rank == 2 && (order.empty() || order == Shape{1, 0});
     Shape shape = x.shape;
     if (swap) std::swap(shape[0], shape[1]);
-    else if (name == "Reshape" && needs(1)) {
+    else if (name == "Reshape" && given(1)) {
       auto target = reshapedShape(op, x.shape, *in[1]->known);
       if (failed(target)) return false;
       shape = *target;
@@ -219,7 +220,7 @@ bool GraphRun::movement(NodeOp op, In in, Out out) {
       if (axis < 0) axis += rank;
       shape = {elementsOf(ArrayRef(x.shape).take_front(axis)), elementsOf(ArrayRef(x.shape).drop_front(axis))};
     } else {
-      if (!needs(1)) return refuse("the target shape depends on the tokens");
+      if (!given(1)) return refuse("the target shape depends on the tokens");
       auto target = reshapedShape(op, x.shape, *in[1]->known);
       if (failed(target)) return refuse("the target shape does not fit");
       shape = *target;
@@ -270,7 +271,7 @@ bool GraphRun::movement(NodeOp op, In in, Out out) {
     return true;
   }
   if (name == "Expand" || name == "Tile") {
-    if (!needs(1)) return refuse("the target shape depends on the tokens");
+    if (!given(1)) return refuse("the target shape depends on the tokens");
     Shape wanted(in[1]->known->i.begin(), in[1]->known->i.end());
     if (name == "Tile") {
       if (wanted.size() != x.shape.size()) return refuse("the repeats do not fit");

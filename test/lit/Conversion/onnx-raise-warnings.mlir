@@ -139,3 +139,39 @@ func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}) -> tensor<*x!on
   }, { onnx.yield %a : tensor<4xf32> }
   return %0 : tensor<*x!onnx.any>
 }
+
+// -----
+
+// A shape, and cosines, that are not there.
+onnx.param @e : tensor<4x4xf32> = dense<1.0> : tensor<4x4xf32>
+func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}) -> tensor<*xf32> {
+  %e = onnx.weight @e : tensor<4x4xf32>
+  %x = onnx.op "Gather"(%e, %ids) {version = 13 : i64} : (tensor<4x4xf32>, tensor<?x?xi64>) -> tensor<*xf32>
+  %n = onnx.none : none
+  // expected-warning@+1 {{the graph is not raised to llm ops: Reshape: the target shape depends on the tokens}}
+  %0 = onnx.op "Reshape"(%x, %n) {version = 14 : i64} : (tensor<*xf32>, none) -> tensor<*xf32>
+  return %0 : tensor<*xf32>
+}
+
+// -----
+
+onnx.param @e : tensor<4x4xf32> = dense<1.0> : tensor<4x4xf32>
+func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}, %p: tensor<?x?xi64> {onnx.name = "position_ids"}) -> tensor<*xf32> {
+  %e = onnx.weight @e : tensor<4x4xf32>
+  %x = onnx.op "Gather"(%e, %ids) {version = 13 : i64} : (tensor<4x4xf32>, tensor<?x?xi64>) -> tensor<*xf32>
+  %c = onnx.constant dense<> : tensor<4x0xf32>
+  // expected-warning@+1 {{the graph is not raised to llm ops: com.microsoft::RotaryEmbedding: cosines without a size}}
+  %0 = onnx.op "RotaryEmbedding"(%x, %p, %c, %c) {domain = "com.microsoft", version = 1 : i64} : (tensor<*xf32>, tensor<?x?xi64>, tensor<4x0xf32>, tensor<4x0xf32>) -> tensor<*xf32>
+  return %0 : tensor<*xf32>
+}
+
+// -----
+
+// Rows of numbers: the graph computes nothing of its tokens.
+func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}, %p: tensor<?x?xi64> {onnx.name = "position_ids"}) -> tensor<*xf32> {
+  %x = onnx.op "Identity"(%ids) {version = 14 : i64} : (tensor<?x?xi64>) -> tensor<*xi64>
+  %c = onnx.constant dense<1.0> : tensor<4x2xf32>
+  // expected-warning@+1 {{the graph is not raised to llm ops: com.microsoft::RotaryEmbedding: rows that are not computed from the tokens}}
+  %0 = onnx.op "RotaryEmbedding"(%x, %p, %c, %c) {domain = "com.microsoft", version = 1 : i64} : (tensor<*xi64>, tensor<?x?xi64>, tensor<4x2xf32>, tensor<4x2xf32>) -> tensor<*xf32>
+  return %0 : tensor<*xf32>
+}

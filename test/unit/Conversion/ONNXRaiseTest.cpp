@@ -19,6 +19,7 @@
 #include <random>
 #include <regex>
 #include <set>
+#include <sys/resource.h>
 
 using namespace lathe;
 namespace fs = std::filesystem;
@@ -244,6 +245,74 @@ TEST_P(ONNXRaise, FunctionsAreInlined) {
   EXPECT_EQ(text(**hidden), text(**plain));
   fs::remove_all(directory);
 }
+
+/// Sizes that a damaged graph asks for: every constant of integers in turn is 2^40, and so are the sizes of the caches. Nothing is made of such a size.
+class ONNXHuge : public ONNXRaise {};
+TEST_P(ONNXHuge, SizesCostNoMemory) {
+  auto peak = [] {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss; // kilobytes
+  };
+  std::ifstream stream(GetParam().file(), std::ios::binary);
+  ::onnx::ModelProto model;
+  ASSERT_TRUE(model.ParseFromIstream(&stream));
+  fs::path directory = fs::path(::testing::TempDir()) / ("huge-" + GetParam().family + "-" + GetParam().way);
+  fs::create_directories(directory);
+  for (const auto &entry : fs::directory_iterator(GetParam().file().parent_path()))
+    if (entry.path().filename() != "model.onnx") fs::copy_file(entry.path(), directory / entry.path().filename(), fs::copy_options::overwrite_existing);
+  const auto before = peak();
+  size_t tried = 0;
+  auto attempt = [&](const ::onnx::ModelProto &damaged) {
+    std::ofstream(directory / "model.onnx", std::ios::binary) << damaged.SerializeAsString();
+    auto imported = importONNX(context, directory / "model.onnx");
+    ++tried;
+    messages.clear();
+    if (!imported.ok()) {
+      EXPECT_FALSE(imported.status().message().empty());
+      return;
+    }
+    if (raise(**imported)) return;
+    EXPECT_NE(messages, "");
+    messages.clear();
+    mlir::PassManager pm(&context);
+    pm.addPass(createONNXToLinalgPass());
+    EXPECT_TRUE(mlir::succeeded(pm.run(**imported)) || !messages.empty());
+  };
+  auto constants = [](::onnx::ModelProto &m) {
+    std::vector<std::string *> found;
+    auto look = [&](::onnx::TensorProto *tensor) {
+      if (tensor->data_type() == ::onnx::TensorProto::INT64 && tensor->raw_data().size() >= 8 && tensor->raw_data().size() <= 64) found.push_back(tensor->mutable_raw_data());
+    };
+    for (auto &tensor : *m.mutable_graph()->mutable_initializer()) look(&tensor);
+    for (auto &node : *m.mutable_graph()->mutable_node())
+      for (auto &attribute : *node.mutable_attribute())
+        if (attribute.has_t()) look(attribute.mutable_t());
+    return found;
+  };
+  for (size_t i = 0, n = constants(model).size(); i < n; ++i) {
+    ::onnx::ModelProto damaged = model;
+    std::string *raw = constants(damaged)[i];
+    int64_t huge = int64_t(1) << 40;
+    for (size_t at = 0; at + 8 <= raw->size(); at += 8)
+      std::memcpy(raw->data() + at, &huge, 8);
+    attempt(damaged);
+  }
+  for (int axis : {0, 1, 2, 3}) {
+    ::onnx::ModelProto damaged = model;
+    for (auto &input : *damaged.mutable_graph()->mutable_input()) {
+      auto *shape = input.mutable_type()->mutable_tensor_type()->mutable_shape();
+      if (axis < shape->dim_size()) shape->mutable_dim(axis)->set_dim_value(int64_t(1) << 40);
+    }
+    attempt(damaged);
+  }
+  EXPECT_GE(tried, 4u);
+  EXPECT_LT(peak() - before, 1 << 20) << "kilobytes more, after " << tried << " graphs";
+  fs::remove_all(directory);
+}
+INSTANTIATE_TEST_SUITE_P(Fixtures, ONNXHuge, ::testing::Values(Fixture{"llama", "dynamo18-eager"}, Fixture{"phi3", "genai-int4"}, Fixture{"gpt2", "torchscript"}), [](const auto &info) {
+  return info.param.family;
+});
 
 // Every family in every way that an exporter has for it. The GenAI builder has none for GPT-2; what it makes of Gemma 3 in float is gemma3-genai's.
 TEST(ONNXFixtures, EveryFamilyInEveryWay) {

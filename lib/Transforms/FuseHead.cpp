@@ -20,8 +20,13 @@ struct FuseHeadPass : lathe::impl::LLMFuseHeadPassBase<FuseHeadPass> {
   void runOnOperation() override {
     func::FuncOp step = getOperation();
     if (step.getSymName() != "step" || step.isDeclaration()) return;
+    if (!step.getBody().hasOneBlock()) {
+      missed(step, "llm-fuse-head", "the step has several blocks");
+      return;
+    }
     auto ret = cast<func::ReturnOp>(step.getBody().front().getTerminator());
-    if (ret.getNumOperands() != 2 || !isa<RankedTensorType>(ret.getOperand(0).getType())) {
+    auto rows = ret.getNumOperands() == 2 ? dyn_cast<RankedTensorType>(ret.getOperand(0).getType()) : RankedTensorType();
+    if (!rows || rows.getRank() != 2 || !isa<KVType>(ret.getOperand(1).getType())) {
       missed(ret, "llm-fuse-head", "the step does not return logits and a cache");
       return;
     }

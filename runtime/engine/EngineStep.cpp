@@ -234,6 +234,7 @@ void EngineCore::decide(Job &at, const Job &job, uint32_t row, Sampler &sampler)
   const Active &a = *job.request;
   const Choice &choice = a.choices[job.choice];
   const SamplingParams &p = a.request.sampling;
+  // Read below only for what choicesSuffice() refuses, so the row is not a choice() then.
   std::span<const float> logits(at.row, artifact->program().vocabulary);
   std::array<int32_t, maxDraftTokens> behind; // drafts that may follow
   uint32_t count = 0, first = 0;

@@ -19,7 +19,7 @@ KernelCost cost(const MatmulParams &p) {
   KernelCost c;
   c.weightBytes = uint64_t(packedBytes(p.type, p.n, p.k));
   c.macsPerRow = uint64_t(p.n) * uint64_t(p.k);
-  // With other weights bf16 activations are multiplied in float32 too (docs/exactness.md).
+  // Bytes are those of the widest form: avx512bf16 reads half as many of bf16 activations. With other weights bf16 activations are multiplied in float32 too (docs/exactness.md).
   bool bf16 = p.type == StorageType::bf16 && p.act == ActFormat::bf16;
   c.arithmetic = isInt8(p.act) ? Arithmetic::int8 : bf16 ? Arithmetic::bf16 : Arithmetic::f32;
   int64_t out =

@@ -62,7 +62,7 @@ void MatmulEmitter::intGroup(ArrayRef<Codes> codes, ArrayRef<Scales> s, const Gr
 
 void MatmulEmitter::floatGroup(ArrayRef<Value> groups, ArrayRef<Scales> s, const GroupAddress &at, Sums &acc) {
   const int64_t T = int64_t(groups.size()), mb = acc.mb;
-  // The order of VDPBF16PS, so that all variants give its bits.
+  // The order of VDPBF16PS, so that all variants give its bits (but for sums below 2^-126, which are zero there).
   const bool oddFirst = p.type == StorageType::bf16 && p.act == ActFormat::bf16;
   auto multiply = [&](ArrayRef<Value> v, Value x, int64_t i) {
     for (int64_t r = 0; r < mb; ++r) {
@@ -97,19 +97,19 @@ void MatmulEmitter::floatGroup(ArrayRef<Value> groups, ArrayRef<Scales> s, const
   Value levels = levelTable();
   for (Value g : groups)
     if (!levels) c.push_back(codes(g));
-  Values packed(T);
+  Values quads(T);
   // code - zero of k, as float.
   auto level = [&](int64_t t, int k) {
     if (levels) { // vpermps looks at the low four bits of each lane only
-      if (k % 4 == 0) packed[t] = e.ld(e.vi, groups[t], k % 16 * 16, 32);
-      return e.intrinsic("llvm.x86.avx512.permvar.sf.512", e.vf, {levels, e.shru(packed[t], 8 * (k % 4) + k / 16 * 4)});
+      if (k % 4 == 0) quads[t] = e.ld(e.vi, groups[t], k % 16 * 16, 32);
+      return e.intrinsic("llvm.x86.avx512.permvar.sf.512", e.vf, {levels, e.shru(quads[t], 8 * (k % 4) + k / 16 * 4)});
     }
-    if (k % 4 == 0) packed[t] = quad(c[t], k / 4);
+    if (k % 4 == 0) quads[t] = quad(c[t], k / 4);
     Value code;
     if (signedCodes())
-      code = e.shrs(e.shl(packed[t], 24 - 8 * (k % 4)), 24);
+      code = e.shrs(e.shl(quads[t], 24 - 8 * (k % 4)), 24);
     else {
-      code = e.shru(packed[t], 8 * (k % 4));
+      code = e.shru(quads[t], 8 * (k % 4));
       if (k % 4 != 3) code = e.andc(code, 255);
       if (w.zero) code = e.sub(code, e.splatI(e.vi, w.zero));
     }

@@ -643,10 +643,32 @@ private:
     return true;
   }
 
-  /// The argmax that makes |v|, perhaps inside an llm.fused.
-  static llm::ArgmaxOp argmaxOf(Value v) {
-    if (auto fused = v.getDefiningOp<llm::FusedOp>()) v = fused.getBody().front().getTerminator()->getOperand(cast<OpResult>(v).getResultNumber());
-    return v.getDefiningOp<llm::ArgmaxOp>();
+
+  /// |v| as what computes it: through results and arguments of llm.fused.
+  static Value origin(Value v) {
+    for (;;) {
+      if (auto fused = v.getDefiningOp<llm::FusedOp>()) {
+        v = fused.getBody().front().getTerminator()->getOperand(cast<OpResult>(v).getResultNumber());
+      } else if (auto argument = dyn_cast<BlockArgument>(v)) {
+        auto fused = dyn_cast_or_null<llm::FusedOp>(argument.getOwner()->getParentOp());
+        if (!fused) return v;
+        v = fused->getOperand(argument.getArgNumber());
+      } else {
+        return v;
+      }
+    }
+  }
+  /// Whether |a| and |b| are the same value, or made from the same ones by the same ops, |depth| of them at most.
+  static bool sameValue(Value a, Value b, int depth = 4) {
+    a = origin(a), b = origin(b);
+    if (a == b) return true;
+    Operation *x = a.getDefiningOp(), *y = b.getDefiningOp();
+    if (!depth || !x || !y || x->getName() != y->getName() || x->getNumRegions() || x->getAttrDictionary() != y->getAttrDictionary() ||
+        x->getNumOperands() != y->getNumOperands() || cast<OpResult>(a).getResultNumber() != cast<OpResult>(b).getResultNumber())
+      return false;
+    for (auto [p, q] : llvm::zip(x->getOperands(), y->getOperands()))
+      if (!sameValue(p, q, depth - 1)) return false;
+    return true;
   }
 
   LogicalResult finish(func::ReturnOp op) {
@@ -658,9 +680,9 @@ private:
     }
     Value choices;
     if (logits.size() == 2 && step.getSymName() == "step") {
-      llm::ArgmaxOp argmax = argmaxOf(op.getOperand(1));
-      if (!argmax || width(argmax.getInput()) != width(op.getOperand(0)))
-        return op.emitError() << "expected the step's choices to be an llm.argmax over " << width(op.getOperand(0)) << " columns, the logits'";
+      auto argmax = origin(op.getOperand(1)).getDefiningOp<llm::ArgmaxOp>();
+      if (!argmax || !sameValue(argmax.getInput(), op.getOperand(0)))
+        return op.emitError() << "expected the step's choices to be an llm.argmax of its logits";
       choices = logits.pop_back_val();
     }
     kernel::OutputOp::create(b, op.getLoc(), hidden, logits[0], embedding, choices, ArrayRef(logits).drop_front());

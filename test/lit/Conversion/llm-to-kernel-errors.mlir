@@ -134,8 +134,25 @@ func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x16xf32>, tensor<?x16x
   %x = llm.embed %b, %w : tensor<16x16xf32> -> tensor<?x16xf32>
   %s = llm.select_rows %x, %b : tensor<?x16xf32>
   %y = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
-  // expected-error@+1 {{expected the step's choices to be an llm.argmax over 16 columns, the logits'}}
+  // expected-error@+1 {{expected the step's choices to be an llm.argmax of its logits}}
   return %y, %y, %kv : tensor<?x16xf32>, tensor<?x16xf32>, !llm.kv
+}
+
+// -----
+
+// As wide as the logits, of another weight.
+llm.param @w : tensor<16x16xf32> = #llm.synthetic<1, f32, [16, 16]>
+llm.param @t : tensor<16x16xf32> = #llm.synthetic<2, f32, [16, 16]>
+func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x16xf32>, tensor<?x2xf32>, !llm.kv) {
+  %w = llm.weight @w : tensor<16x16xf32>
+  %t = llm.weight @t : tensor<16x16xf32>
+  %x = llm.embed %b, %w : tensor<16x16xf32> -> tensor<?x16xf32>
+  %s = llm.select_rows %x, %b : tensor<?x16xf32>
+  %y = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  %z = llm.linear %s, %t : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  %c = llm.argmax %z : tensor<?x16xf32> -> tensor<?x2xf32>
+  // expected-error@+1 {{expected the step's choices to be an llm.argmax of its logits}}
+  return %y, %c, %kv : tensor<?x16xf32>, tensor<?x2xf32>, !llm.kv
 }
 
 // -----

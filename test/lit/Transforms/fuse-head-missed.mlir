@@ -5,6 +5,8 @@
 // REMARK: remark: {{.*}}the logits are not the result of a linear
 // REMARK: remark: {{.*}}the linear has several weights
 // REMARK: remark: {{.*}}the step does not return logits and a cache
+// REMARK: remark: {{.*}}the step does not return logits and a cache
+// REMARK: remark: {{.*}}the step has several blocks
 
 llm.param @e : tensor<8x64xf32> = #llm.synthetic<1, f32, [8, 64]>
 func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x64xf32>, !llm.kv) {
@@ -28,4 +30,18 @@ func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x16xf32>, !llm.kv) {
 
 func.func @step(%b: !llm.batch, %kv: !llm.kv) -> !llm.kv {
   return %kv : !llm.kv
+}
+
+// -----
+
+func.func @step(%a: tensor<f32>, %kv: !llm.kv) -> (tensor<f32>, !llm.kv) {
+  return %a, %kv : tensor<f32>, !llm.kv
+}
+
+// -----
+
+func.func @step(%a: tensor<?x4xf32>, %kv: !llm.kv) -> (tensor<?x4xf32>, !llm.kv) {
+  cf.br ^next
+^next:
+  return %a, %kv : tensor<?x4xf32>, !llm.kv
 }

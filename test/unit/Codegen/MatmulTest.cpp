@@ -260,7 +260,7 @@ TEST(Matmul, SaysTheLargestOutputOfEachRun) {
   std::vector<Case> cases;
   // One run, a run that ends in a tile, several; float kernels take two tiles at once.
   for (auto [type, act, n] : {std::tuple(StorageType::q4_0, ActFormat::int8z, int64_t(600)), {StorageType::q6_k, ActFormat::int8, 256}, {StorageType::f16, ActFormat::f32, 280},
-                              {StorageType::q8_0, ActFormat::int8, 7}}) {
+                              {StorageType::q8_0, ActFormat::int8, 7}, {StorageType::bf16, ActFormat::bf16, 264}, {StorageType::f32, ActFormat::f32, 264}}) {
     Case c = makeCase(type, act, n, 64);
     c.p.epilogue = MatmulParams::argmax;
     c.p.bias = n == 280;

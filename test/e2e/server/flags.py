@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""docs/serving.md against what it describes, both ways: the flags of `lathe serve --help` and the defaults that both state, and
-the status and code of every error in the server's sources. usage: flags.py LATHE"""
+"""docs/serving.md against what it describes, both ways: the flags of `lathe serve --help` and the defaults that both state,
+the status and code of every error in the server's sources, and the fields that it reads. usage: flags.py LATHE"""
 import pathlib
 import re
 import subprocess
@@ -64,6 +64,18 @@ for row in re.findall(r"^\| (\d{3}.*)$", table, re.M):
 assert len(errors) > 15, errors
 wrong += [f"the error {status} {code} is not in docs/serving.md" for status, code in sorted(errors - listed)]
 wrong += [f"the error {status} {code} is in docs/serving.md only" for status, code in sorted(listed - errors)]
+
+# The fields of a body: what the parser asks for is under "Fields", and what stands there as understood is known to the sources.
+section = page.split("\n## Fields")[1].split("\n## ")[0]
+sources = "".join(path.read_text() for path in (root / "runtime" / "server").glob("*.cpp"))
+read = set(re.findall(r'\b(?:f|fields)\.(?:find|boolean|integer|number|text)\("([a-z_]+)"', sources))
+named = set(re.findall(r"[a-z_]+", " ".join(re.findall(r"`([^`]*)`", section))))
+understood = re.search(r"^Understood, .*?^$", section, re.M | re.S)[0]
+understood = {word for group in re.findall(r"`([a-z_ \n]+)`", understood) for word in group.split()} - {"last", "mean"}
+assert len(read) > 35 and len(understood) > 40, (read, understood)
+wrong += [f"the field {name} is read and not under Fields in docs/serving.md" for name in sorted(read - named)]
+wrong += [f"the field {name} is under Fields and not in the sources" for name in sorted(understood) if f'"{name}"' not in sources]
+print(f"fields: {len(read)} are read, {len(understood)} are documented as understood")
 print(f"errors: {len(errors)} in the sources, {len(listed)} in docs/serving.md")
 print(f"flags: {len(helped)} in the help, {len(documented)} in docs/serving.md")
 sys.exit("\n".join(wrong) or 0)  # an empty message would be a failure

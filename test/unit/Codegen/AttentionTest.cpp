@@ -93,6 +93,45 @@ TEST(Attention, WholeMatchesTheModelForEveryRow) {
     }
 }
 
+// Pages show in no bit: of each size, a sequence of every length up to two of the largest and one token more has the bits of the model,
+// which knows no pages. The last row of each.
+TEST(Attention, EveryLengthAtEveryPage) {
+  Batch every;
+  for (int64_t length = 1; length <= 257; ++length)
+    every.sequences.push_back({length, 1});
+  std::vector<AttentionParams> forms;
+  std::vector<KernelJob> jobs;
+  for (KVFormat kv : {KVFormat::f16, KVFormat::int8})
+    for (int64_t page : {16, 32, 64, 128}) {
+      AttentionParams p = shape(3, 1, 32, 32, kv, kv, page);
+      p.chunk = 64;
+      jobs.push_back(job("k" + std::to_string(forms.size()), p, emitAttention));
+      forms.push_back(p);
+    }
+  std::vector<X86Target> targets = rowTargets();
+  std::vector<std::unique_ptr<KernelLibrary>> libraries;
+  for (X86Target target : targets)
+    libraries.push_back(std::make_unique<KernelLibrary>(jobs, target));
+  for (size_t i = 0; i < forms.size(); ++i) {
+    Scene s(forms[i], every, uint32_t(i));
+    const AttentionParams &p = s.p;
+    std::vector<float> expected(size_t(s.rows * p.outStride));
+    for (int64_t r = 0; r < s.rows; ++r)
+      s.expectedRow(r, expected.data() + r * p.outStride);
+    for (size_t t = 0; t < targets.size(); ++t) {
+      SCOPED_TRACE(std::string(variantName(targets[t].variant)) + " page " + std::to_string(p.page));
+      Buffer q(s.q.size() * 4), out(expected.size() * 4, 0), pool(s.cache.bytes.size());
+      std::memcpy(q.data(), s.q.data(), q.size());
+      std::memcpy(pool.data(), s.cache.bytes.data(), pool.size());
+      int64_t block = attentionRowBlock(p);
+      runKernel((*libraries[t])["k" + std::to_string(i)], {q.data(), pool.data(), out.data()}, s.step,
+                (s.rows + block - 1) / block * p.kvHeads, 2, int64_t(scratchBytes(p)));
+      for (int64_t r = 0; r < s.rows; ++r)
+        ASSERT_TRUE(sameBits(out.as<float>() + r * p.outStride, expected.data() + r * p.outStride, p.qHeads * p.valueDim)) << "length " << r + 1;
+    }
+  }
+}
+
 TEST(Attention, SplitAndCombineEqualWhole) {
   std::vector<AttentionParams> g = grid();
   for (X86Target target : rowTargets()) {

@@ -11,28 +11,43 @@ SEED=${LATHE_SEED:-1}
 mkdir -p "$WORK"
 TOKENS=$(python3 -c "print(*[(7 * i * i + 3 * i) % 301 for i in range(70)])")
 
+# model NAME OPTIONS: makes a model and says where: of GGUF's storage types with --types, else a module with weights made up.
+model() {
+  local name=$1
+  shift
+  if [ "${1:-}" = --types ]; then
+    python3 "$ROOT/test/e2e/tiny_gguf.py" "$@" "$WORK/$name.gguf"
+    echo "$WORK/$name.gguf"
+  else
+    python3 "$ROOT/test/e2e/tiny_model.py" "$@" >"$WORK/$name.mlir"
+    echo "$WORK/$name.mlir"
+  fi
+}
+
 # compare NAME TOLERANCE COMPILE-OPTIONS -- MODEL-OPTIONS: the fused module on the interpreter against the artifact.
 compare() {
   local name=$1 tolerance=$2 options=()
   shift 2
   while [ "$1" != -- ]; do options+=("$1"); shift; done
   shift
-  python3 "$ROOT/test/e2e/tiny_model.py" "$@" >"$WORK/$name.mlir"
-  "$BUILD/bin/lathe" compile "$WORK/$name.mlir" -o "$WORK/$name.lathe" "${options[@]}" --dump-phases="$WORK/$name" --quiet 2>/dev/null >/dev/null ||
-    { "$BUILD/bin/lathe" compile "$WORK/$name.mlir" -o "$WORK/$name.lathe" "${options[@]}"; return 1; }
+  local file
+  file=$(model "$name" "$@")
+  "$BUILD/bin/lathe" compile "$file" -o "$WORK/$name.lathe" "${options[@]}" --dump-phases="$WORK/$name" --quiet 2>/dev/null >/dev/null ||
+    { "$BUILD/bin/lathe" compile "$file" -o "$WORK/$name.lathe" "${options[@]}"; return 1; }
   "$BUILD/bin/lathe-interp" "$WORK/$name/fuse.mlir" --tokens "${TOKENS// /,}" --raw "$WORK/$name.f32"
   "$BUILD/test/e2e/CompareLogits" "$WORK/$name.lathe" "$WORK/$name.f32" "$tolerance" $TOKENS
 }
 
-# pages NAME OPTIONS -- MODEL-OPTIONS: one model with three page sizes, fuzzed.
+# pages NAME OPTIONS -- MODEL-OPTIONS: one model with every page size of $PAGES, fuzzed.
+PAGES="16 32 64"
 pages() {
-  local name=$1 options=() files=()
+  local name=$1 options=() files=() file page
   shift
   while [ "$1" != -- ]; do options+=("$1"); shift; done
   shift
-  python3 "$ROOT/test/e2e/tiny_model.py" --layers 2 "$@" >"$WORK/$name.mlir"
-  for page in 16 32 64; do
-    "$BUILD/bin/lathe" compile "$WORK/$name.mlir" -o "$WORK/$name-$page.lathe" --page $page "${options[@]}" --quiet
+  file=$(model "$name" "$@" --layers 2)
+  for page in $PAGES; do
+    "$BUILD/bin/lathe" compile "$file" -o "$WORK/$name-$page.lathe" --page "$page" "${options[@]}" --quiet
     files+=("$WORK/$name-$page.lathe")
   done
   "$BUILD/test/e2e/ExactnessFuzz" "$SEED" "$TRIALS" "${files[@]}"
@@ -45,12 +60,25 @@ compare int8 2e-2 --target native --
 compare kv-int8 2e-2 --kv int8 --activations f32 --target native --
 compare parallel 1e-4 --activations f32 --kv f32 --target native -- --parallel --no-rope-every 2 --softcap 20 --heads 3 --kv-heads 3 --untied
 compare gemma 1e-4 --activations f32 --kv f16 --target native -- --window 40 --head-norms --post-norms --activation gelu_tanh --softcap 30 --head 64 --heads 4 --kv-heads 1
+compare bf16 2e-2 --activations bf16 --kv bf16 --target native -- --weights bf16,q4_0 --embedding bf16
 compare odd 1e-4 --activations f32 --kv f32 --target native -- --hidden 100 --head 22 --heads 5 --kv-heads 1 --ffn 77 --weights f16,bf16,f32 --embedding f16 --bias
 compare mixed 2e-2 --target native -- --weights q8_0,q4_0,int4_g32,int8 --hidden 128 --ffn 192
 for pass in llm-fuse-norm llm-fuse-glu llm-fuse-residual llm-fuse-rope-append llm-fuse-attention-quantize llm-merge-linears llm-fuse-head; do
   compare "without-$pass" 1e-4 --activations f32 --kv f32 --target native --disable $pass -- --head-norms
 done
 
+# Every storage type of GGUF through import, merging and packing: the rows of q and k are put back in order, gate and up interleaved.
+for type in f32 f16 bf16 q4_0 q4_1 q5_0 q5_1 q8_0 q2_k q3_k q4_k q5_k q6_k iq4_nl; do
+  compare "gguf-$type" 1e-4 --activations f32 --kv f32 --max-rows 64 --target native -- --types $type
+done
+# Several types within one merged matrix, and the default arithmetic.
+compare gguf-mixed 2e-2 --max-rows 64 --target native -- --types q4_k,q6_k,q5_k --untied
+
 pages exact-int8 --
 pages exact-int8z --activations int8z -- --window 40 --weights q4_0,q8_0
 pages exact-f32 --activations f32 --kv f32 -- --weights int4z_g32,f16 --head 40 --heads 4 --kv-heads 4 --hidden 96
+PAGES="16 64"
+pages exact-bf16 --activations bf16 --kv bf16 -- --weights bf16,q4_0 --embedding bf16
+pages exact-gguf-kv-int8 --kv int8 -- --types q6_k,q4_k,q4_k,q6_k
+pages exact-gguf-k -- --types q3_k,q2_k,q5_k
+pages exact-gguf-z --activations int8z -- --types iq4_nl,q5_0,q5_1,q4_1 --untied

@@ -4,7 +4,7 @@ set -euo pipefail
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 BUILD=${LATHE_BUILD:-$ROOT/build}
 WORK=$BUILD/test/e2e/random
-read -r FIRST LAST <<<"${LATHE_SEEDS:-1 6}"
+read -r FIRST LAST <<<"${LATHE_SEEDS:-1 10}"
 mkdir -p "$WORK"
 TOKENS="1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 0 3 3 7 1"
 failures=0

@@ -1,8 +1,8 @@
 """Prints a random small model as an llm module: random_module.py SEED.
 
 Every feature that importers produce occurs under some seed: mixed weight storages, biases, head norms, norms behind sublayers, parallel
-residuals, gated and plain feed-forwards, partial and interleaved rotation, windows, soft caps, learned positions, tied heads. The vocabulary
-has 16 tokens; at most 64 positions.
+residuals, gated and plain feed-forwards, partial and interleaved rotation, windows, soft caps, learned positions, tied heads. In some
+modules every layer has its own head counts, head sizes and width, as no importer makes them. The vocabulary has 16 tokens; at most 64 positions.
 """
 import random
 import sys
@@ -64,19 +64,24 @@ class Module:
     def build(self):
         r = self.r
         hidden = r.choice([64, 96, 128])
-        kv_heads = r.choice([1, 2])
-        heads = kv_heads * r.choice([1, 2, 3])
-        size = r.choice([16, 32, 64])
-        if size * heads % 32:  # rows of the output projection are whole blocks
-            size = 32
-        value_size = size if self.chance(0.8) else 32
-        inner = r.choice([96, 160])
+        layers = r.choice([1, 2, 3])
+
+        def shape():
+            """Heads, KV heads, sizes of keys and values, width of the feed-forward."""
+            kv_heads = r.choice([1, 2])
+            heads = kv_heads * r.choice([1, 2, 3])
+            size = r.choice([16, 32, 64])
+            if size * heads % 32:  # rows of the output projection are whole blocks
+                size = 32
+            return heads, kv_heads, size, size if self.chance(0.8) else 32, r.choice([96, 160])
+
+        shapes = [shape() for _ in range(layers)] if self.chance(0.5) else [shape()] * layers
         self.layer_norm = self.chance(0.25)
         bias, out_bias = self.chance(0.3), self.chance(0.2)
         head_norms, post_norms, parallel = self.chance(0.3), self.chance(0.3), self.chance(0.2)
         gated = self.chance(0.75)
         activation = r.choice(['silu', 'gelu_tanh', 'gelu_erf'] + ([] if gated else ['relu']))
-        rotary = r.choice([size // 2, size // 4, 0]) if self.chance(0.4) else size // 2
+        part = r.choice([2, 4, 0]) if self.chance(0.4) else 2  # of a head that rotates; 0: none does
         interleaved = self.chance(0.2)
         main_storage = r.choice(STORAGES)
         rows = f'tensor<?x{hidden}xf32>'
@@ -87,16 +92,18 @@ class Module:
         embedding, embedding_type = self.weight('embedding', [16, hidden], r.choice(['f32', 'q8_0', 'f16']))
         scale = ' {scale = 8.0 : f32}' if self.chance(0.7) else ''
         x = self.op(f'llm.embed %b, {embedding}{scale} : {embedding_type} -> {rows}', 'embedding')
-        if rotary == 0:
+        if not part:
             positions, kind = self.weight('positions', [64, hidden])
             p = self.op(f'llm.embed %b, {positions} positions : {kind} -> {rows}', 'positions')
             x = self.op(f'llm.add {x}, {p} : {rows}', 'embedding_sum')
-        layers = r.choice([1, 2, 3])
         windows = [r.choice([0, 0, 5]) for _ in range(layers)]
         members = {w: [i for i in range(layers) if windows[i] == w] for w in set(windows)}
         kv = '%kv'
-        q_width, k_width, v_width, o_width = heads * size, kv_heads * size, kv_heads * value_size, heads * value_size
+        angles = {}
         for i in range(layers):
+            heads, kv_heads, size, value_size, inner = shapes[i]
+            q_width, k_width, v_width, o_width = heads * size, kv_heads * size, kv_heads * value_size, heads * value_size
+            rotary = size // part if part else 0
             name = f'layers.{i}.'
             h = self.norm(x, hidden, name + 'attention_norm')
             q = self.linear(h, hidden, q_width, name + 'q', storage(), bias)
@@ -105,9 +112,12 @@ class Module:
             if head_norms:
                 q, k = self.norm(q, q_width, name + 'q_norm', heads), self.norm(k, k_width, name + 'k_norm', kv_heads)
             if rotary:
-                # One llm.angles per layer, as importers may write it; CSE makes it one.
-                f, kind = self.weight(f'{name}frequencies', [rotary], value=f'dense<0.3> : tensor<{rotary}xf32>') if i == 0 else \
-                    self.read('layers.0.frequencies', f'tensor<{rotary}xf32>')
+                # One llm.angles per layer, as importers may write it; CSE makes it one of each width.
+                if rotary in angles:
+                    f, kind = self.read(angles[rotary], f'tensor<{rotary}xf32>')
+                else:
+                    f, kind = self.weight(f'{name}frequencies', [rotary], value=f'dense<0.3> : tensor<{rotary}xf32>')
+                    angles[rotary] = f'{name}frequencies'
                 angle_type = f'tensor<?x{2 * rotary}xf32>'
                 a = self.op(f'llm.angles %b, {f} : {kind} -> {angle_type}', 'angles')
                 how = ' interleaved' if interleaved else ''
@@ -135,7 +145,7 @@ class Module:
                 d = self.norm(d, hidden, name + 'post_feed_forward_norm')
             x = self.op(f'llm.add {d}, {middle} : {rows}', name + 'residual')
         for window, inside in members.items():
-            entries = ', '.join([f'#llm.kv_layer<{kv_heads}, {size}, {value_size}>'] * len(inside))
+            entries = ', '.join(f'#llm.kv_layer<{shapes[i][1]}, {shapes[i][2]}, {shapes[i][3]}>' for i in inside)
             self.params.insert(0, f'llm.kv_group @window{window} layers [{entries}] key f32 value f32 window {window} page 0')
         # Some models norm before they select, some behind.
         if self.chance(0.5):

@@ -68,6 +68,7 @@ private:
     request.sampling = settings.sampling;
     request.maxTokens = settings.maxTokens;
     request.stops = settings.stops;
+    request.ignoreEnd = settings.ignoreEnd;
     request.continues = !session.text->hasTemplate();
     request.onPiece = [&](int32_t id, std::string_view piece) {
       if (!settings.ids)

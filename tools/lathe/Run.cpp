@@ -1,6 +1,7 @@
 //===- Run.cpp - lathe run ------------------------------------------------===//
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
+#include "Limits.h"
 #include "Session.h"
 #include "Speculate.h"
 #include <cstdio>
@@ -20,7 +21,7 @@ struct RunFlags {
   std::string system, speculate = "off", acceptance = "exact";
   std::vector<std::string> stops;
   uint64_t newTokens = UINT32_MAX;
-  bool chat = false, ids = false, json = false, parseSpecial = false, ignoreEnd = false;
+  bool chat = false, ids = false, json = false, limits = false, parseSpecial = false, ignoreEnd = false;
 };
 
 Options declare(RunFlags &f) {
@@ -44,6 +45,7 @@ Options declare(RunFlags &f) {
   o.heading("Output");
   o.flag("--ids", "print token ids instead of text", f.ids);
   o.flag("--json", "print one line of JSON at the end: text, ids, prompt_ids, timings, ...", f.json);
+  o.flag("--limits", "measure this machine's read bandwidth afterwards, to hold the figures against", f.limits);
   o.heading("Machine");
   f.engine.declare(o);
   return o;
@@ -121,6 +123,7 @@ Result<int> runSpeculated(const RunFlags &f, const Session &session, Speculation
                   {{"load_seconds", session.loadSeconds},
                    {"prompt_tokens", usage.promptTokens},
                    {"prompt_seconds", usage.ttftSeconds},
+                   {"prompt_tokens_per_second", usage.ttftSeconds > 0 ? usage.promptTokens / usage.ttftSeconds : 0},
                    {"new_tokens", usage.newTokens},
                    {"decode_seconds", answering.decodeSeconds},
                    {"decode_tokens_per_second", decode},
@@ -153,17 +156,26 @@ Result<int> runOnce(const RunFlags &f, Session &session) {
     answer = std::move((*answers)[0]);
     LATHE_RETURN_IF_ERROR(answer.error);
   }
+  std::string figures = timingsLine(session, timings); // before the limits, which take memory
+  Json timed = timingsJson(session, timings);
+  if (f.limits) {
+    double read = measureRead(session.engine->executable().threads(), session.artifact->variant(), 5);
+    char text[64];
+    std::snprintf(text, sizeof text, " | this machine reads %.1f GB/s", read / 1e9);
+    figures += text;
+    timed["read_limit_bytes_per_second"] = read;
+  }
   if (f.json) {
     Json line = {{"text", answer.text},           {"ids", answer.ids},
                  {"prompt_ids", request.prompt},  {"finish_reason", runtime::toString(answer.reason)},
-                 {"seed", request.sampling.seed}, {"timings", timingsJson(session, timings)}};
+                 {"seed", request.sampling.seed}, {"timings", std::move(timed)}};
     std::printf("%s\n", dumpLine(line).c_str());
   } else {
     std::printf("\n");
   }
   std::fflush(stdout);
   bool sampled = request.sampling.temperature > 0 && !f.sampling.seed;
-  std::fprintf(stderr, "%s%s%s\n", timingsLine(session, timings).c_str(), sampled ? " | seed " : "",
+  std::fprintf(stderr, "%s%s%s\n", figures.c_str(), sampled ? " | seed " : "",
                sampled ? std::to_string(request.sampling.seed).c_str() : "");
   return interrupted ? 130 : 0;
 }
@@ -196,6 +208,7 @@ Result<int> runCommand(const Args &args) {
   settings.system = f.system;
   settings.parseSpecial = f.parseSpecial;
   settings.ids = f.ids;
+  settings.ignoreEnd = f.ignoreEnd;
   return chatLoop(session, std::move(settings));
 }
 

@@ -53,7 +53,7 @@ struct ChatSettings {
   uint32_t maxTokens = UINT32_MAX;
   std::vector<std::string> stops;
   std::string system;
-  bool parseSpecial = false, ids = false;
+  bool parseSpecial = false, ids = false, ignoreEnd = false;
 };
 /// Talks on the terminal until the input ends.
 Result<int> chatLoop(Session &session, ChatSettings settings);

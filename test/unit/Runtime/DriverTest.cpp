@@ -51,6 +51,8 @@ protected:
     ASSERT_TRUE(writeToyArtifact("driver-words.lathe", toy).ok());
     toy.seed = 2;
     ASSERT_TRUE(writeToyArtifact("driver-other.lathe", toy).ok());
+    toy.maxSeq = 1 << 17; // an answer that is longer than anybody waits
+    ASSERT_TRUE(writeToyArtifact("driver-long.lathe", toy).ok());
   }
 };
 
@@ -125,6 +127,11 @@ TEST_F(DriverTest, RunPrintsIdsOrTextOrJson) {
   EXPECT_NE(ids.err.find("load "), std::string::npos);
   EXPECT_NE(ids.err.find(" | prompt 3 tokens, "), std::string::npos);
   EXPECT_NE(ids.err.find(" | generated 5 tokens, "), std::string::npos);
+  EXPECT_EQ(ids.err.find("this machine reads"), std::string::npos);
+  Output limits = lathe_("run driver-ids.lathe --prompt-ids 1,2,3 -n 5 --threads 1 --limits --json");
+  EXPECT_NE(limits.err.find(" GB/s of weights | peak memory "), std::string::npos) << limits.err;
+  EXPECT_NE(limits.err.find(" | this machine reads "), std::string::npos) << limits.err;
+  EXPECT_GT(json::parse(limits.out)["timings"]["read_limit_bytes_per_second"], 1e8);
 
   Output text = lathe_("run driver-words.lathe -p 'say a' -n 8 --ignore-eos");
   json words = json::parse(lathe_("run driver-words.lathe -p 'say a' -n 8 --ignore-eos --json").out, nullptr, false);
@@ -346,4 +353,32 @@ TEST_F(DriverTest, ChatOnATerminal) {
   t.until("> ");
   t.type("\x04");
   EXPECT_EQ(t.exitCode(), 0);
+}
+
+TEST_F(DriverTest, ControlCStopsAnAnswer) {
+  // The context has room for 131,072 tokens: minutes, if nothing stops the answer.
+  auto stopped = [](Terminal &t) {
+    t.type("\x03");
+    t.until("generated ");
+    int tokens = std::atoi(t.until(" ").c_str());
+    EXPECT_GT(tokens, 0);
+    EXPECT_LT(tokens, 100000);
+  };
+  Terminal chat({LATHE_BINARY, "run", "driver-long.lathe", "--ids", "--ignore-eos", "--threads", "1"});
+  chat.until("> ");
+  chat.type("hello\r");
+  chat.until("hello");
+  chat.until(" "); // behind its first token
+  stopped(chat);
+  chat.until("> ");
+  chat.type("/help\r"); // the conversation goes on
+  chat.until("Ctrl-C stops an answer.");
+  chat.until("> ");
+  chat.type("\x04");
+  EXPECT_EQ(chat.exitCode(), 0);
+
+  Terminal run({LATHE_BINARY, "run", "driver-long.lathe", "--prompt-ids", "1,2,3", "--ids", "--ignore-eos", "--threads", "1"});
+  run.until(" ");
+  stopped(run);
+  EXPECT_EQ(run.exitCode(), 130);
 }

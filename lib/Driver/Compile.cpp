@@ -15,6 +15,7 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
+#include "llvm/Support/Regex.h"
 #include <chrono>
 
 using namespace mlir;
@@ -61,12 +62,9 @@ Result<std::optional<uint64_t>> syntheticSeed(const CompileOptions &options) {
   return std::optional<uint64_t>(seed);
 }
 
-static Status checkChoice(const char *option, const std::string &value, std::initializer_list<const char *> choices) {
-  std::string all;
-  for (const char *choice : choices) {
-    if (value == choice) return Status();
-    all += (all.empty() ? "" : ", ") + std::string(choice);
-  }
+static Status checkChoice(const char *option, const std::string &value, ArrayRef<std::string> choices) {
+  if (llvm::is_contained(choices, value)) return Status();
+  std::string all = llvm::join(choices, ", ");
   return makeError(StatusCode::invalidArgument, "%s '%s': expected one of %s", option, value.c_str(), all.c_str());
 }
 
@@ -74,6 +72,17 @@ static Status checkOptions(const CompileOptions &o) {
   LATHE_RETURN_IF_ERROR(checkChoice("--activations", o.activations, {"auto", "int8", "int8z", "bf16", "f32"}));
   LATHE_RETURN_IF_ERROR(checkChoice("--kv", o.kv, {"f32", "f16", "bf16", "int8"}));
   LATHE_RETURN_IF_ERROR(checkChoice("--quantize", o.quantize, {"none", "int8", "int4-g32", "int4-g64", "int4-g128", "int4z-g32", "int4z-g64", "int4z-g128"}));
+  for (const std::string &pattern : o.quantizeSkip) { // pass options have no quotes for the other characters of regular expressions
+    std::string error;
+    if (pattern.empty() || StringRef(pattern).find_if([](char c) { return !llvm::isAlnum(c) && !StringRef("._*+?^$|\\-").contains(c); }) != StringRef::npos ||
+        !llvm::Regex(pattern).isValid(error))
+      return makeError(StatusCode::invalidArgument, "--quantize-skip '%s': expected a regular expression without commas, spaces, quotes, brackets and braces%s%s", pattern.c_str(),
+                       error.empty() ? "" : "; ", error.c_str());
+  }
+  if (!o.quantizeSkip.empty() && o.quantize == "none")
+    return makeError(StatusCode::invalidArgument, "--quantize-skip '%s': expected together with --quantize", o.quantizeSkip[0].c_str());
+  for (const std::string &pass : o.disabled)
+    LATHE_RETURN_IF_ERROR(checkChoice("--disable", pass, fusionPasses()));
   LATHE_RETURN_IF_ERROR(syntheticSeed(o).status());
   LATHE_ASSIGN_OR_RETURN(SpeculateOption speculate, parseSpeculate(o.speculate));
   if ((speculate.method == "medusa") == o.speculateWeights.empty())

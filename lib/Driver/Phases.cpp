@@ -4,6 +4,7 @@
 #include "Speculate.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/ToolOutputFile.h"
 
@@ -39,7 +40,8 @@ static std::string pipelineOf(Phase phase, const CompileOptions &o) {
       // int4z-g32 is int4-g32 with a minimum per group.
       bool asymmetric = StringRef(o.quantize).starts_with("int4z");
       std::string type = asymmetric ? "int4" + o.quantize.substr(5) : o.quantize;
-      add("llm-quantize{type=" + type + (asymmetric ? " asymmetric=true}" : "}"));
+      std::string skip = llvm::join(o.quantizeSkip, ",");
+      add("llm-quantize{type=" + type + (asymmetric ? " asymmetric=true" : "") + (skip.empty() ? "" : " skip=" + skip) + "}");
     }
     add("func.func(llm-set-activations{format=" + o.activations + "})");
     add("llm-set-kv{key=" + o.kv + " value=" + o.kv + "}");
@@ -64,6 +66,19 @@ static std::string pipelineOf(Phase phase, const CompileOptions &o) {
     break;
   }
   return "builtin.module(" + text + ")";
+}
+
+std::vector<std::string> fusionPasses() {
+  // The pipeline itself is the list.
+  std::string text = pipelineOf(Phase::fuse, {});
+  std::vector<std::string> names;
+  for (StringRef rest = text;;) {
+    rest = rest.substr(rest.find("llm-"));
+    if (rest.empty()) return names;
+    StringRef name = rest.take_while([](char c) { return c == '-' || llvm::isAlnum(c); });
+    names.push_back(name.str());
+    rest = rest.drop_front(name.size());
+  }
 }
 
 CompileOptions gpuOptions(const CompileOptions &options) {

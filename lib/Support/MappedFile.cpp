@@ -158,7 +158,7 @@ Result<std::string> resolveInside(const std::string &directory, const std::strin
     return makeError(StatusCode::notFound, "cannot open '%s': %s", joined.c_str(), std::strerror(errno));
   std::string prefix = std::string(root) == "/" ? "/" : std::string(root) + "/";
   if (std::string(real).compare(0, prefix.size(), prefix) != 0)
-    return refuse("resolves to a file outside the model's directory");
+    return refuse("resolves to a file outside the model's directory; of a cache of links, make a copy with 'cp -rL'");
   struct stat info {};
   if (stat(real, &info) != 0 || !S_ISREG(info.st_mode)) return refuse("is not a regular file");
   return std::string(real);

@@ -28,16 +28,17 @@ cl::opt<std::string> model(cl::Positional, cl::Required, cl::desc("MODEL: a .ggu
 cl::opt<std::string> output("o", cl::value_desc("FILE"), cl::desc("artifact to write (default: MODEL's name with .lathe)"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<std::string> target("target", cl::init("x86"), cl::value_desc("x86|native|VARIANT,..."), cl::desc("code to put in: x86 = every variant (default), native = the best one of this machine, avx2, avx512vnni, avx512bf16, and NVIDIA GPUs: sm_80, sm_89, sm_90a, sm_100a, sm_120a"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<std::string> quantize("quantize", cl::init("none"), cl::desc("round weights to nearest: none (default), int8, int4-g32, int4-g64, int4-g128, int4z-g32, int4z-g64, int4z-g128"), cl::sub(compileCommand), cl::cat(category));
+cl::list<std::string> quantizeSkip("quantize-skip", cl::value_desc("REGEX"), cl::desc("with --quantize: weights of such names, as --compile-to=import prints them, stay as they are; may be repeated"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<std::string> kv("kv", cl::init("f16"), cl::desc("KV cache format: f32, f16 (default), bf16, int8"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<std::string> activations("activations", cl::init("auto"), cl::desc("how activations enter matmuls: auto (default), int8, int8z, bf16, f32"), cl::sub(compileCommand), cl::cat(category));
-cl::opt<int64_t> page("page", cl::init(32), cl::desc("tokens per KV page: 16, 32 (default), 64 or 128"), cl::sub(compileCommand), cl::cat(category));
+cl::opt<int64_t> page("page", cl::init(32), cl::desc("tokens per KV page: a multiple of 16 up to 1024 (default 32)"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<int64_t> maxSeq("max-seq", cl::init(0), cl::desc("longest sequence (default: the model's own)"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<int64_t> maxRows("max-rows", cl::init(512), cl::desc("token rows of one step (default 512)"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<std::string> weights("weights", cl::init("file"), cl::value_desc("file|synthetic:SEED"), cl::desc("synthetic: store no weights; the runtime makes them up from the seed, to measure speed"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<std::string> speculate("speculate", cl::value_desc("draft:MODEL|layerskip:LAYERS|medusa"), cl::desc("put a draft program in, for '--speculate draft' or 'auto' at run time: a smaller model of the same vocabulary, the first so many layers, or heads"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<std::string> speculateWeights("speculate-weights", cl::value_desc("dir"), cl::desc("with '--speculate medusa': the directory of the heads' checkpoint"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<int> threads("threads", cl::init(0), cl::desc("threads for compiling (default: all cores)"), cl::sub(compileCommand), cl::cat(category));
-cl::list<std::string> disable("disable", cl::CommaSeparated, cl::value_desc("PASS,..."), cl::desc("fusion passes to leave out, e.g. llm-fuse-glu"), cl::sub(compileCommand), cl::cat(category));
+cl::list<std::string> disable("disable", cl::CommaSeparated, cl::value_desc("PASS,..."), cl::desc("fusion passes to leave out, e.g. llm-fuse-glu (an unknown name lists them)"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<std::string> compileTo("compile-to", cl::init("package"), cl::value_desc("PHASE"), cl::desc("stop after import, raise, configure, fuse, kernels or plan and print the module"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<std::string> compileFrom("compile-from", cl::init(""), cl::value_desc("PHASE"), cl::desc("MODEL is a .mlir module at the end of this phase"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<std::string> dumpPhases("dump-phases", cl::value_desc("DIR"), cl::desc("write the module after every phase to DIR"), cl::sub(compileCommand), cl::cat(category));
@@ -60,6 +61,7 @@ int runCompile() {
   CompileOptions &o = request.options;
   o.activations = activations, o.kv = kv, o.quantize = quantize, o.page = page, o.maxSeq = maxSeq, o.maxRows = maxRows, o.weights = weights, o.speculate = speculate, o.speculateWeights = speculateWeights;
   o.threads = threads > 0 ? threads : int(std::max(1u, std::thread::hardware_concurrency()));
+  o.quantizeSkip.assign(quantizeSkip.begin(), quantizeSkip.end());
   o.disabled.assign(disable.begin(), disable.end());
   o.dumpDirectory = dumpPhases;
   o.remarks = remarks;

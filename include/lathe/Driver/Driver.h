@@ -22,6 +22,7 @@ struct CompileOptions {
   std::string activations = "auto"; ///< auto, int8, int8z, bf16, f32
   std::string kv = "f16";           ///< f32, f16, bf16, int8
   std::string quantize = "none";    ///< none, int8, int4-g32, ...
+  std::vector<std::string> quantizeSkip; ///< regular expressions: names of weights that |quantize| leaves
   int64_t page = 32;
   int64_t maxSeq = 0; ///< 0: the model's own
   int64_t maxRows = 512;
@@ -48,6 +49,9 @@ struct ModelText {
   std::string generation; ///< JSON
   std::string metadata;   ///< JSON
 };
+
+/// The passes that CompileOptions.disabled may name, in the order in which they run.
+std::vector<std::string> fusionPasses();
 
 /// The options for the GPUs' own copy of an imported module: |activations| `auto` means bf16 there.
 CompileOptions gpuOptions(const CompileOptions &options);

@@ -28,6 +28,7 @@ struct Rope {
   std::string kind;                       ///< "default", "linear", "llama3", "yarn", "longrope"
   std::vector<double> inverseFrequencies; ///< half of the rotated size
   double attentionFactor = 1;             ///< multiplies cosines and sines
+  std::string factors;                    ///< which of longrope's were chosen: "short" or "long"; empty for other kinds
 };
 
 struct LayerConfig {

@@ -97,6 +97,7 @@ Result<Rope> makeRope(const RopeParameters &p, int64_t maxSequence) {
   Rope rope;
   rope.kind = p.kind;
   bool isLong = p.kind == "longrope" && static_cast<double>(maxSequence) > p.originalPositions;
+  if (p.kind == "longrope") rope.factors = isLong ? "long" : "short";
   for (size_t i = 0; i < count; ++i) {
     double frequency = std::pow(p.theta, -2.0 * static_cast<double>(i) / static_cast<double>(p.rotarySize));
     if (!p.divisors.empty()) frequency /= p.divisors[i];

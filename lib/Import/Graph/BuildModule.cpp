@@ -253,7 +253,7 @@ void GraphBuilder::buildStep() {
 void GraphBuilder::describe(ModuleOp op) {
   SmallVector<Attribute> kinds;
   for (const Rope &rope : config.ropes)
-    kinds.push_back(builder.getStringAttr(rope.kind));
+    kinds.push_back(builder.getStringAttr(rope.factors.empty() ? rope.kind : rope.kind + "-" + rope.factors));
   SmallVector<NamedAttribute> entries = {
       builder.getNamedAttr("family", builder.getStringAttr(familyName(config.family))),
       builder.getNamedAttr("name", builder.getStringAttr(config.name)),

@@ -252,6 +252,9 @@ TEST(JsonConfig, LongropeIsFixedByTheSequenceLength) {
                          {"long_factor", json::array({1, 1, 1, 1, 4, 1, 1, 1})}};
   EXPECT_DOUBLE_EQ(read(phi, 512)->ropes[0].inverseFrequencies[4], 0.005);
   EXPECT_DOUBLE_EQ(read(phi, 513)->ropes[0].inverseFrequencies[4], 0.0025);
+  EXPECT_EQ(read(phi, 512)->ropes[0].factors, "short");
+  EXPECT_EQ(read(phi, 513)->ropes[0].factors, "long");
+  EXPECT_EQ(read(llama())->ropes[0].factors, "");
   EXPECT_DOUBLE_EQ(read(phi)->ropes[0].inverseFrequencies[4], 0.0025);
   EXPECT_DOUBLE_EQ(read(phi)->ropes[0].attentionFactor, std::sqrt(1 + std::log(4.0) / std::log(512.0)));
   json rope = phi["rope_scaling"];

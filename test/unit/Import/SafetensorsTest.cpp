@@ -136,7 +136,7 @@ TEST(Safetensors, NothingToOpen) {
   fs::create_directory(s.dir / "inner");
   fs::create_symlink(s.dir / "target", s.dir / "inner" / "model.safetensors");
   contains(safetensors::Model::openDirectory((s.dir / "inner").string()).status().message(),
-           "resolves to a file outside the model's directory");
+           "resolves to a file outside the model's directory; of a cache of links, make a copy with 'cp -rL'");
 }
 
 TEST(Safetensors, FlippedBytesNeverCrash) {

@@ -75,9 +75,11 @@ int runCompile() {
     if (!from.ok()) return report(from.status());
     request.from = *from;
   }
-  bool live = !quiet && llvm::sys::Process::StandardErrIsDisplayed();
+  // Linking gives every option its default again (lld does so to all of the process), so what is asked afterwards is kept.
+  const bool silent = quiet, figures = json;
+  bool live = !silent && llvm::sys::Process::StandardErrIsDisplayed();
   request.progress = [&](llvm::StringRef what, uint64_t done, uint64_t all) {
-    if (quiet) return;
+    if (silent) return;
     if (all && !live) return;
     llvm::errs() << (live ? "\r\033[K" : "") << "lathe: " << what;
     if (all) llvm::errs() << llvm::formatv(" {0}%", done * 100 / all);
@@ -98,7 +100,7 @@ int runCompile() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   double peakMB = usage.ru_maxrss / 1024.0;
-  if (json) {
+  if (figures) {
     llvm::outs() << llvm::json::Value(llvm::json::Object{{"output", result->output}, {"seconds", result->seconds}, {"code_seconds", result->package.codeSeconds}, {"pack_seconds", result->package.packSeconds},
                                                          {"peak_rss_mb", peakMB}, {"kernels", result->package.kernels}, {"code_bytes", int64_t(result->package.codeBytes)},
                                                          {"weight_bytes", int64_t(result->package.weightBytes)}, {"file_bytes", int64_t(result->package.fileBytes)}})

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Speed of an artifact against peers on the same machine, in turns, as ratios of medians.
 
-    bench/compare.sh MODEL.gguf [--rounds 5] [--threads 2] [--openvino PYTHON] [--llama-bench NAME=PATH ...] [--json]
+    bench/compare.sh MODEL.gguf [--rounds 5] [--threads 2] [--figures prompt,decode,depth,batch] [--also "int8z=--activations int8z"]
+                     [--also "avx2=--variant avx2"] [--openvino PYTHON] [--llama-bench NAME=PATH ...] [--json]
 
 Each round measures Lathe and every peer one after the other, so that what else the machine does hits all alike. Four
 figures: tokens/s of a prompt of 512, of one sequence after a short prompt, of one sequence after 2048 tokens, and of 16 sequences
-together. Shares of the machine's limit come from `lathe bench` in the same rounds.
+together. The share of the machine's limit is what `lathe explain` counts for such a step - bytes of one sequence, multiply-adds of prompts and
+of 16 sequences, their attention and heads among them - times its rate, against the read bandwidth or the peak of 8-bit multiply-adds that
+`lathe bench` measures in the same minute; its median. --also measures other artifacts of the model, or other variants, in the same turns.
 """
 import argparse
 import json
@@ -42,15 +45,42 @@ for line in sys.stdin:
 """
 
 
-def lathe(a, artifact):
-    def bench(*options):
-        out = subprocess.run([a.lathe, "bench", artifact, "--json", "--threads", str(a.threads), *options], check=True, capture_output=True, text=True).stdout
-        return [json.loads(line) for line in out.splitlines() if line.startswith("{")][-1]
+# Figure: options of bench, those of explain for the step in the middle of it, its tokens, and which limit binds it.
+FIGURES = {"prompt": (["-p", "512", "-n", "0"], ["--rows", "512"], 512, "macs"),
+           "decode": (["-p", "16", "-n", "48"], ["--depth", "24"], 1, "bytes"),
+           "depth": (["-p", "16", "-n", "24", "--depth", "2048"], ["--depth", "2060"], 1, "bytes"),
+           "batch": (["-p", "64", "-n", "32", "--batch", "16"], ["--batch", "16", "--depth", "16"], 16, "macs")}
 
-    first = bench("-p", "512", "-n", "48")
-    return {"prompt": first["prompt_tokens_per_second"], "decode": bench("-p", "16", "-n", "48")["decode_tokens_per_second"],
-            "depth": bench("-p", "16", "-n", "24", "--depth", "2048")["decode_tokens_per_second"],
-            "batch": bench("-p", "64", "-n", "32", "--batch", "16")["decode_tokens_per_second"]}
+
+class Lathe:
+    """One artifact of the model and how it is run."""
+
+    def __init__(self, a, name, options):
+        self.a, self.variant, self.work = a, [], {}
+        options = options.split()
+        if "--variant" in options:
+            at = options.index("--variant")
+            self.variant = options[at:at + 2]
+            del options[at:at + 2]
+        self.artifact = os.path.join("build", "bench", os.path.basename(a.model).replace(".gguf", f"-{name}.lathe"))
+        subprocess.run([a.lathe, "compile", a.model, "-o", self.artifact, "--quiet", *options], check=True)
+        for figure in a.figures:
+            total = [row for row in self.run("explain", "-r", "1", *FIGURES[figure][1]) if row.get("kernel") == "total"][0]
+            self.work[figure] = total[FIGURES[figure][3]] / FIGURES[figure][2]
+
+    def run(self, command, *options):
+        out = subprocess.run([self.a.lathe, command, self.artifact, "--json", "--threads", str(self.a.threads), *self.variant, *options], check=True, capture_output=True, text=True)
+        return [json.loads(line) for line in out.stdout.splitlines() if line.startswith("{")]
+
+    def __call__(self):
+        figures = {}
+        for figure in self.a.figures:
+            options, _, _, limit = FIGURES[figure]
+            row = self.run("bench", *options)[-1]
+            rate = row["prompt_tokens_per_second" if figure == "prompt" else "decode_tokens_per_second"]
+            figures[figure] = rate
+            figures["share of " + figure] = rate * self.work[figure] / row["int8_limit_macs_per_second" if limit == "macs" else "read_limit_bytes_per_second"]
+        return figures
 
 
 def llama_bench(path, a):
@@ -63,10 +93,11 @@ def llama_bench(path, a):
                              check=True, capture_output=True, text=True).stdout
         return json.loads(out)[-1]["avg_ts"]
 
-    figures = {"prompt": run("-p", "512", "-n", "0"), "decode": run("-p", "0", "-n", "48"),
-               "depth": run(*(["-p", "0", "-n", "0", "-gp", "2048,24"] if repack else ["-p", "0", "-n", "24", "-d", "2048"]))}
+    how = {"prompt": ["-p", "512", "-n", "0"], "decode": ["-p", "0", "-n", "48"],
+           "depth": ["-p", "0", "-n", "0", "-gp", "2048,24"] if repack else ["-p", "0", "-n", "24", "-d", "2048"]}
+    figures = {figure: run(*options) for figure, options in how.items() if figure in a.figures}
     batched = os.path.join(os.path.dirname(os.path.abspath(path)), "llama-batched-bench")
-    if os.path.exists(batched):
+    if "batch" in a.figures and os.path.exists(batched):
         scratch = tempfile.mkdtemp()  # it leaves a log where it runs
         out = subprocess.run([batched, "-m", os.path.abspath(a.model), "-c", "4096", "-b", "2048", "-ub", "512", "-npp", "64", "-ntg", "32", "-npl", "16", "-t", str(a.threads),
                               "-tb", str(a.threads), "-fa", "on", *(["-rtr"] if repack else [])], cwd=scratch, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
@@ -79,15 +110,21 @@ p.add_argument("model")
 p.add_argument("--lathe", default="build/bin/lathe")
 p.add_argument("--rounds", type=int, default=5)
 p.add_argument("--threads", type=int, default=2)
+p.add_argument("--figures", default=",".join(FIGURES))
+p.add_argument("--also", action="append", default=[], metavar="NAME=OPTIONS", help="another artifact, by options of `lathe compile`, or --variant V of its run")
 p.add_argument("--openvino", metavar="PYTHON", help="a Python that has openvino-genai")
 p.add_argument("--llama-bench", action="append", default=[], metavar="NAME=PATH", help="a llama-bench of llama.cpp or ik_llama.cpp, with llama-batched-bench beside it")
 p.add_argument("--json", action="store_true")
 a = p.parse_args()
 
-artifact = os.path.join("build", "bench", os.path.basename(a.model).replace(".gguf", ".lathe"))
-os.makedirs(os.path.dirname(artifact), exist_ok=True)
-subprocess.run([a.lathe, "compile", a.model, "-o", artifact, "--quiet"], check=True)
-engines = {"lathe": lambda: lathe(a, artifact)}
+a.figures = a.figures.split(",")
+if unknown := [figure for figure in a.figures if figure not in FIGURES]:
+    p.error(f"--figures: expected some of {', '.join(FIGURES)}, found '{unknown[0]}'")
+os.makedirs(os.path.join("build", "bench"), exist_ok=True)
+engines = {"lathe": Lathe(a, "default", "")}
+for entry in a.also:
+    name, _, options = entry.partition("=")
+    engines["lathe " + name] = Lathe(a, name, options)
 if a.openvino:
     peer = subprocess.Popen([a.openvino, "-c", OPENVINO, a.model, str(a.threads)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     while (line := peer.stdout.readline()) and line != "ready\n":  # loading would disturb the first round
@@ -111,16 +148,22 @@ for r in range(a.rounds):
     for name, measure in engines.items():
         for key, value in measure().items():
             figures[name].setdefault(key, []).append(value)
-        print(f"round {r + 1}/{a.rounds}: {name}: " + ", ".join(f"{k} {v[-1]:.0f}" for k, v in figures[name].items()), file=sys.stderr)
+        print(f"round {r + 1}/{a.rounds}: {name}: " + ", ".join(f"{k} {v[-1]:.2f}" if k[:5] == "share" else f"{k} {v[-1]:.0f}" for k, v in figures[name].items()), file=sys.stderr)
 medians = {name: {k: statistics.median(v) for k, v in f.items()} for name, f in figures.items()}
 if a.json:
     print(json.dumps(medians))
     sys.exit()
 titles = {"prompt": "prompt of 512", "decode": "one sequence", "depth": "one sequence at depth 2048", "batch": "16 sequences"}
-peers = [n for n in engines if n != "lathe"]
-print("| tokens/s, median of %d | lathe | %s best peer |" % (a.rounds, "".join(n + " | " for n in peers) + "ratio to the"))
-print("|---|---|" + "---|" * (len(peers) + 1))
-for key, title in titles.items():
-    best = max((medians[n].get(key, 0) for n in peers), default=0)
-    cells = "".join(f" {medians[n][key]:.0f} |" if key in medians[n] else " |" for n in peers)
-    print(f"| {title} | {medians['lathe'][key]:.0f} |{cells} {medians['lathe'][key] / best:.2f}x |" if best else f"| {title} | {medians['lathe'][key]:.0f} |{cells} |")
+ours = [n for n in engines if n.startswith("lathe ")]
+peers = [n for n in engines if not n.startswith("lathe")]
+columns = [f"tokens/s, median of {a.rounds}", "lathe", "of the limit"] + ours + peers + (["ratio to the best peer"] if peers else [])
+print("| " + " | ".join(columns) + " |\n|" + "---|" * len(columns))
+for key in a.figures:
+    mine = medians["lathe"][key]
+    cells = [titles[key], f"{mine:.0f}", f"{100 * medians['lathe']['share of ' + key]:.0f} % of {'int8 peak' if FIGURES[key][3] == 'macs' else 'bandwidth'}"]
+    cells += [f"{medians[n][key]:.0f} ({medians[n][key] / mine:.2f}x, {100 * medians[n]['share of ' + key]:.0f} %)" for n in ours]
+    cells += [f"{medians[n][key]:.0f}" if key in medians[n] else "" for n in peers]
+    if peers:
+        best = max(medians[n].get(key, 0) for n in peers)
+        cells.append(f"{mine / best:.2f}x" if best else "")
+    print("| " + " | ".join(cells) + " |")

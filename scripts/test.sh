@@ -1,6 +1,6 @@
 #!/bin/bash
 # Sets everything up, builds and runs the tests.
-#   scripts/test.sh [--full]     --full adds what is too long for every run (under 2 hours)
+#   scripts/test.sh [--full]     --full adds what is too long for every run: every script of test/full, each of which runs by itself too
 . "$(dirname "$0")/common.sh"
 FULL=0
 for arg in "$@"; do
@@ -11,9 +11,18 @@ for arg in "$@"; do
 done
 
 cat >&2 <<'TEXT'
-This installs Debian packages (about 250 MB to download, 1.7 GB on disk), builds Lathe and its tests (about 4 minutes on 2 cores,
-600 MB), downloads SmolLM2-135M-Instruct (93 MB) and runs the tests (about 13 minutes). What is already there is not done again.
+This installs Debian packages (about 250 MB to download, 1.7 GB on disk), builds Lathe and its tests (about 4 minutes on 2 cores with a warm
+compiler cache, longer the first time; 600 MB, and as much again with sanitizers), downloads SmolLM2-135M-Instruct (93 MB), NVIDIA's
+assembler (40 MB), ONNX Runtime and what else tests compare with (about 80 MB), and runs the tests (about 13 minutes on two quiet cores).
+What is already there is not done again.
 TEXT
+if [ "$FULL" = 1 ]; then
+  cat >&2 <<'TEXT'
+--full then runs every script of test/full (each tells what it takes in its first lines): about 6 hours on two quiet cores, 4 GB more to
+download (torch, transformers, exporters of ONNX, Gemma 3, an archive of llama.cpp, Chromium) and 14 GB more on disk, below build/.
+LATHE_FUZZ_SECONDS=3600 fuzzes every target for an hour (22 hours in all) instead of two minutes.
+TEXT
+fi
 install_packages $PACKAGES $TEST_PACKAGES
 configure release build
 build build all
@@ -29,6 +38,14 @@ for script in test/e2e/*.sh; do
   say "tests: $script"
   "$script"
 done
+
+say "tests: scripts/demo.sh"
+answer=$(scripts/demo.sh "What is the capital of France?" 2>build/demo/demo.log) || { tail -5 build/demo/demo.log >&2; fail "the demo failed"; }
+[ -n "$answer" ] || fail "expected an answer of the demo, found none"
+figures=$(tail -1 build/demo/demo.log)
+[[ $figures =~ ^compiled\ in\ .*\ s,\ peak\ memory\ .*\ \|\ load\ .*\ \|\ prompt\ .*\ \|\ generated\ .*\ GB/s\ of\ weights\ .*\ \|\ this\ machine\ reads\ .*\ GB/s$ ]] ||
+  fail "expected the demo's line of figures, found '$figures'"
+echo "$figures"
 
 if [ -f scripts/test-sanitizers.sh ]; then
   say "tests: runtime and file readers under sanitizers, short fuzzing"

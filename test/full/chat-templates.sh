@@ -10,8 +10,9 @@ fi
 [ $# -gt 0 ] || build build lathe-render-template
 export LATHE_TEMPLATES="${LATHE_TEMPLATES:-$ROOT/build/templates}"
 if [ ! -d "$LATHE_TEMPLATES" ]; then
-  say "templates: fetching the source archive of llama-cpp-python from PyPI"
-  "$VENV/bin/python" test/e2e/check_templates.py --fetch "$LATHE_TEMPLATES.part"
+  fetch_llama_archive
+  mkdir -p "$LATHE_TEMPLATES.part"
+  tar -xf "$LLAMA_ARCHIVE" -C "$LATHE_TEMPLATES.part" --strip-components=5 --wildcards '*/vendor/llama.cpp/models/templates/*.jinja'
   mv "$LATHE_TEMPLATES.part" "$LATHE_TEMPLATES"
 fi
 "$VENV/bin/python" test/e2e/check_templates.py "$@"

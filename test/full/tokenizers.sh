@@ -12,13 +12,10 @@ if [ ! -x "$VENV/bin/python" ]; then
 fi
 export LATHE_VOCAB_DIR="${LATHE_VOCAB_DIR:-$BUILD/vocabularies}"
 if [ ! -d "$LATHE_VOCAB_DIR" ]; then
-  say "tokenizers: fetching the source archive of llama-cpp-python from PyPI"
-  work=$(mktemp -d)
-  python3 -m pip download -q --disable-pip-version-check --no-deps --no-binary :all: -d "$work" llama-cpp-python==0.3.36
-  mkdir -p "$work/vocabularies"
-  tar -xf "$work"/*.tar.gz -C "$work/vocabularies" --strip-components=4 --wildcards '*/vendor/llama.cpp/models/ggml-vocab-*'
-  mv "$work/vocabularies" "$LATHE_VOCAB_DIR"
-  rm -rf "$work"
+  fetch_llama_archive
+  mkdir -p "$LATHE_VOCAB_DIR.part"
+  tar -xf "$LLAMA_ARCHIVE" -C "$LATHE_VOCAB_DIR.part" --strip-components=4 --wildcards '*/vendor/llama.cpp/models/ggml-vocab-*'
+  mv "$LATHE_VOCAB_DIR.part" "$LATHE_VOCAB_DIR"
 fi
 [ -x "$BUILD/bin/lathe-tokenize" ] || build "$BUILD" lathe-tokenize
 say "tokenizers: comparing"

@@ -5,6 +5,9 @@
 # LATHE_BUILD: another build directory; TRANSFORMERS_PYTHON: a Python that has torch and transformers already.
 . "$(dirname "$0")/../../scripts/common.sh"
 BUILD=${LATHE_BUILD:-$ROOT/build}
+if [ -z "${TRANSFORMERS_PYTHON:-}" ] && [ -f "$ROOT/build/venv-exporters/complete" ]; then
+  TRANSFORMERS_PYTHON="$ROOT/build/venv-exporters/bin/python" # of test/full/onnx.sh: the same versions
+fi
 if [ -z "${TRANSFORMERS_PYTHON:-}" ]; then
   VENV="$ROOT/build/venv-transformers"
   TRANSFORMERS_PYTHON="$VENV/bin/python"

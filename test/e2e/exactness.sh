@@ -38,6 +38,18 @@ compare() {
   "$BUILD/test/e2e/CompareLogits" "$WORK/$name.lathe" "$WORK/$name.f32" "$tolerance" $TOKENS
 }
 
+# fewer_bytes NAME OTHER: a step of 64 rows moves fewer bytes by the first artifact; the time of both is told.
+fewer_bytes() {
+  local name
+  for name in "$@"; do "$BUILD/bin/lathe" explain "$WORK/$name.lathe" --rows 64 -r 5 --threads 1 --json >"$WORK/$name.explain"; done
+  python3 - "$WORK/$1.explain" "$WORK/$2.explain" "$2" <<'PY'
+import json, sys
+one, two = ([row for row in map(json.loads, open(path)) if row.get("kernel") == "total"][0] for path in sys.argv[1:3])
+print(f"{sys.argv[3]}: {two['bytes']:.0f} bytes against {one['bytes']:.0f}, {1e6 * two['measured_seconds']:.0f} us against {1e6 * one['measured_seconds']:.0f}")
+sys.exit(not one["bytes"] < two["bytes"])
+PY
+}
+
 # pages NAME OPTIONS -- MODEL-OPTIONS: one model with every page size of $PAGES, fuzzed.
 PAGES="16 32 64"
 pages() {
@@ -63,9 +75,16 @@ compare gemma 1e-4 --activations f32 --kv f16 --target native -- --window 40 --h
 compare bf16 2e-2 --activations bf16 --kv bf16 --target native -- --weights bf16,q4_0 --embedding bf16
 compare odd 1e-4 --activations f32 --kv f32 --target native -- --hidden 100 --head 22 --heads 5 --kv-heads 1 --ffn 77 --weights f16,bf16,f32 --embedding f16 --bias
 compare mixed 2e-2 --target native -- --weights q8_0,q4_0,int4_g32,int8 --hidden 128 --ffn 192
+# Every fusion left out in turn: the same logits, and more bytes to move (the head's second form saves those of logits, which `explain` counts apart).
+compare fused 1e-4 --activations f32 --kv f32 --target native -- --head-norms
 for pass in llm-fuse-norm llm-fuse-glu llm-fuse-residual llm-fuse-rope-append llm-fuse-attention-quantize llm-merge-linears llm-fuse-head; do
   compare "without-$pass" 1e-4 --activations f32 --kv f32 --target native --disable $pass -- --head-norms
+  [ $pass = llm-fuse-head ] || fewer_bytes fused "without-$pass"
 done
+# Linears with a bias have no epilogue for an activation, which then is a row program of its own.
+compare fused-bias 1e-4 --activations f32 --kv f32 --target native -- --bias
+compare without-llm-fuse-activate 1e-4 --activations f32 --kv f32 --target native --disable llm-fuse-activate -- --bias
+fewer_bytes fused-bias without-llm-fuse-activate
 
 # Every storage type of GGUF through import, merging and packing: the rows of q and k are put back in order, gate and up interleaved.
 for type in f32 f16 bf16 q4_0 q4_1 q5_0 q5_1 q8_0 q2_k q3_k q4_k q5_k q6_k iq4_nl; do

@@ -37,4 +37,8 @@ params=$("$WORK/tool-build/parse-tool" "$ROOT/examples/out-of-tree-pass/test/mer
 # A program that only runs artifacts: no LLVM, no MLIR.
 build c examples/c all
 ! ldd "$WORK/c-build/generate" | grep -E 'LLVM|MLIR|not found' || fail "the C example needs more than the runtime"
+"$BUILD/test/unit/MakeToyArtifact" "$WORK/toy.lathe"
+answer=$("$WORK/c-build/generate" "$WORK/toy.lathe" "say a" 2>"$WORK/generate.log") || { cat "$WORK/generate.log" >&2; fail "the C example failed"; }
+expected=$("$WORK/prefix/bin/lathe" run "$WORK/toy.lathe" --chat -p "say a" -n 200 --temp 0 2>/dev/null)
+[ "$answer" ] && [ "$answer" = "$expected" ] || fail "the C example answered '$answer', lathe run '$expected'"
 echo "installation: plugin, tool and C program build and run"

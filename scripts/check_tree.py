@@ -109,6 +109,7 @@ def messages(text):
         while end >= 0 and text.count('"', call.end(), end) - text.count('\\"', call.end(), end) & 1:
             end = text.find(';', end + 1)
         statement = re.sub(r'"\s*PRI\w+\s*"', 'd', text[call.end():end if end >= 0 else len(text)])
+        statement = re.sub(r'"\s*PRI\w+', 'd"', statement)
         pieces = []
         for literal in LITERAL.finditer(statement):
             value = literal[1].replace('\\"', '"').replace('\\n', ' ')

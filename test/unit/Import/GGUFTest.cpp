@@ -133,7 +133,7 @@ TEST(GGUF, DamagedMetadata) {
   EXPECT_NE(error(GGUFBuilder().u32(std::string(70000, 'k'), 1).build()).find("expected at most 65535 bytes"),
             std::string::npos);
   EXPECT_NE(error(GGUFBuilder().u32("general.alignment", 24).build())
-                .find("'general.alignment': expected a power of two of at least 8, found 24"),
+                .find("metadata 'general.alignment': expected a power of two of at least 8, found 24"),
             std::string::npos);
 }
 
@@ -174,6 +174,8 @@ TEST(GGUF, EveryTruncationIsAnError) {
   ASSERT_TRUE(parse(bytes).ok());
   for (size_t n = 0; n < bytes.size(); ++n)
     EXPECT_FALSE(parse(bytes.substr(0, n)).ok()) << n;
+  EXPECT_NE(error(bytes.substr(0, 6)).find("(4 bytes) at offset 4, file ends at 6"), std::string::npos) << error(bytes.substr(0, 6));
+  EXPECT_NE(error(bytes.substr(0, 33)).find("of 3 bytes at offset 32 does not fit, file ends at 33"), std::string::npos) << error(bytes.substr(0, 33));
 }
 
 TEST(GGUF, FlippedBytesNeverCrash) {

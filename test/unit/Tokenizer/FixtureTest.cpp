@@ -11,6 +11,7 @@
 #include "lathe/import/GGUF.h"
 #include "lathe/import/Tokenizer.h"
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <sstream>
@@ -18,6 +19,17 @@
 using namespace lathe;
 
 namespace {
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define LATHE_UNDER_SANITIZER
+#endif
+#endif
+#ifdef LATHE_UNDER_SANITIZER
+constexpr bool underSanitizer = true;
+#else
+constexpr bool underSanitizer = false;
+#endif
 
 std::string read(const std::string &path) {
   auto file = MappedFile::open(path);
@@ -108,16 +120,28 @@ TEST(Fixtures, ByteLevelTextSurvives) {
   EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
 }
 
+// Nothing here may take longer than the text is long: with a square of it, these texts would take hours. The slowest is told, not judged.
 TEST(Fixtures, LongRunsOfTheSameCharacter) {
-  for (const char *name : {"gpt2.json", "qwen2.json", "gpt4o.json", "llama-bpe.json", "unigram.json", "spm-bpe.gguf"}) {
+  const size_t bytes = underSanitizer ? 100000 : 1000000;
+  auto now = [] {
+    timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return double(t.tv_sec) + double(t.tv_nsec) * 1e-9;
+  };
+  double slowest = 0;
+  std::string where;
+  for (const char *name : {"gpt2.json", "qwen2.json", "gpt4o.json", "llama-bpe.json", "unigram.json", "added.json", "spm-bpe.gguf", "spm-unigram.gguf"}) {
     Tokenizer tokenizer = load(std::string(LATHE_SOURCE_DIR) + "/test/fixtures/tokenizer/" + name);
     for (const char *unit : {"a", "A", " ", "\n", "7", "<", "\u0301", "\xff", "\u2581"}) {
       std::string text;
-      while (text.size() < 100000)
+      while (text.size() < bytes)
         text += unit;
+      double begin = now();
       EXPECT_FALSE(tokenizer.encode(text).empty()) << name;
+      if (double seconds = now() - begin; seconds > slowest) slowest = seconds, where = std::string(name) + " on runs of 0x" + "0123456789abcdef"[*unit >> 4 & 15] + "0123456789abcdef"[*unit & 15];
     }
   }
+  std::printf("slowest of %zu bytes: %.3f s of CPU time, %s\n", bytes, slowest, where.c_str());
 }
 
 TEST(Archive, ExpectedIds) {

@@ -5,7 +5,7 @@ set -euo pipefail
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 BUILD=${LATHE_BUILD:-$ROOT/build}
 WORK=$BUILD/test/e2e/exactness
-TRIALS=${LATHE_FULL:+200}
+TRIALS=${LATHE_FULL:+1000}
 TRIALS=${TRIALS:-12}
 SEED=${LATHE_SEED:-1}
 mkdir -p "$WORK"

@@ -94,6 +94,9 @@ public:
   virtual uint64_t memoryBytes() const = 0;
 };
 
+/// Items of a launch in a step.
+uint64_t launchItems(const Launch &launch, const LatheStep &step);
+
 /// Where head |head| of a draft program leaves its logits, and where row |row| of its input is: bytes into the arena.
 inline uint64_t draftLogitsAt(const Program &p, uint32_t head) { return head ? p.draftMoreLogits[head - 1] : p.draftLogitsOffset; }
 inline uint64_t draftInputAt(const Program &p, uint32_t row) { return p.draftInputOffset + uint64_t(row) * p.draftInputStride * 4; }

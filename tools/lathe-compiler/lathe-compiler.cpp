@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "Bisect.h"
 #include "lathe/Driver/Compile.h"
+#include "lathe/base/Topology.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/InitLLVM.h"
@@ -12,7 +13,6 @@
 #include "llvm/Support/Process.h"
 #include "llvm/Support/raw_ostream.h"
 #include <sys/resource.h>
-#include <thread>
 
 using namespace lathe;
 namespace cl = llvm::cl;
@@ -37,7 +37,7 @@ cl::opt<int64_t> maxRows("max-rows", cl::init(512), cl::desc("token rows of one 
 cl::opt<std::string> weights("weights", cl::init("file"), cl::value_desc("file|synthetic:SEED"), cl::desc("synthetic: store no weights; the runtime makes them up from the seed, to measure speed"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<std::string> speculate("speculate", cl::value_desc("draft:MODEL|layerskip:LAYERS|medusa"), cl::desc("put a draft program in, for '--speculate draft' or 'auto' at run time: a smaller model of the same vocabulary, the first so many layers, or heads"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<std::string> speculateWeights("speculate-weights", cl::value_desc("dir"), cl::desc("with '--speculate medusa': the directory of the heads' checkpoint"), cl::sub(compileCommand), cl::cat(category));
-cl::opt<int> threads("threads", cl::init(0), cl::desc("threads for compiling (default: all cores)"), cl::sub(compileCommand), cl::cat(category));
+cl::opt<int> threads("threads", cl::init(0), cl::desc("threads for compiling (default: all cores that the affinity mask and the control group allow)"), cl::sub(compileCommand), cl::cat(category));
 cl::list<std::string> disable("disable", cl::CommaSeparated, cl::value_desc("PASS,..."), cl::desc("fusion passes to leave out, e.g. llm-fuse-glu (an unknown name lists them)"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<std::string> compileTo("compile-to", cl::init("package"), cl::value_desc("PHASE"), cl::desc("stop after import, raise, configure, fuse, kernels or plan and print the module"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<std::string> compileFrom("compile-from", cl::init(""), cl::value_desc("PHASE"), cl::desc("MODEL is a .mlir module at the end of this phase"), cl::sub(compileCommand), cl::cat(category));
@@ -60,7 +60,7 @@ int runCompile() {
   request.target = target;
   CompileOptions &o = request.options;
   o.activations = activations, o.kv = kv, o.quantize = quantize, o.page = page, o.maxSeq = maxSeq, o.maxRows = maxRows, o.weights = weights, o.speculate = speculate, o.speculateWeights = speculateWeights;
-  o.threads = threads > 0 ? threads : int(std::max(1u, std::thread::hardware_concurrency()));
+  o.threads = threads > 0 ? threads : int(Topology::detect().usableCpus());
   o.quantizeSkip.assign(quantizeSkip.begin(), quantizeSkip.end());
   o.disabled.assign(disable.begin(), disable.end());
   o.dumpDirectory = dumpPhases;
@@ -101,15 +101,15 @@ int runCompile() {
   getrusage(RUSAGE_SELF, &usage);
   double peakMB = usage.ru_maxrss / 1024.0;
   if (figures) {
-    llvm::outs() << llvm::json::Value(llvm::json::Object{{"output", result->output}, {"seconds", result->seconds}, {"code_seconds", result->package.codeSeconds}, {"pack_seconds", result->package.packSeconds},
+    llvm::outs() << llvm::json::Value(llvm::json::Object{{"output", result->output}, {"seconds", result->seconds}, {"threads", o.threads}, {"code_seconds", result->package.codeSeconds}, {"pack_seconds", result->package.packSeconds},
                                                          {"peak_rss_mb", peakMB}, {"kernels", result->package.kernels}, {"code_bytes", int64_t(result->package.codeBytes)},
                                                          {"weight_bytes", int64_t(result->package.weightBytes)}, {"file_bytes", int64_t(result->package.fileBytes)}})
                  << "\n";
   } else {
     llvm::errs() << (live ? "\r\033[K" : "")
-                 << llvm::formatv("lathe: wrote {0}: {1:F1} MB ({2:F1} MB of weights, {3} kernels, {4:F0} KB of code) in {5:F1} s (code {6:F1} s, packing {7:F1} s), peak memory {8:F0} MB\n",
+                 << llvm::formatv("lathe: wrote {0}: {1:F1} MB ({2:F1} MB of weights, {3} kernels, {4:F0} KB of code) in {5:F1} s (code {6:F1} s, packing {7:F1} s, {9} threads), peak memory {8:F0} MB\n",
                                   result->output, result->package.fileBytes / 1e6, result->package.weightBytes / 1e6, result->package.kernels, result->package.codeBytes / 1e3,
-                                  result->seconds, result->package.codeSeconds, result->package.packSeconds, peakMB);
+                                  result->seconds, result->package.codeSeconds, result->package.packSeconds, peakMB, o.threads);
   }
   return 0;
 }

@@ -3,7 +3,7 @@
 //===----------------------------------------------------------------------===//
 #include "Commands.h"
 #include "Limits.h"
-#include "runtime/device/cpu/Topology.h"
+#include "lathe/base/Topology.h"
 #include "runtime/engine/KVBudget.h"
 #include "runtime/engine/RequestEngine.h"
 #include "runtime/metrics/ModelMetrics.h"

@@ -2,10 +2,10 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #include "runtime/device/Device.h"
+#include "lathe/base/Topology.h"
 #include "runtime/device/Trees.h"
 #include "runtime/device/cpu/GraphExecutable.h"
 #include "runtime/device/cpu/ThreadTeam.h"
-#include "runtime/device/cpu/Topology.h"
 #include <algorithm>
 #include <chrono>
 #include <cinttypes>
@@ -201,35 +201,8 @@ Result<std::unique_ptr<Executable>> CpuExecutable::create(std::shared_ptr<Loaded
 }
 
 void CpuExecutable::countItems(const Bucket &used, const LatheStep &s) {
-  uint32_t chunk = 0; // the sum of perRowChunk is the same for all layers: computed once per itemRows
-  int64_t chunks = 0;
-  for (uint32_t i = used.firstLaunch; i < used.firstLaunch + used.launchCount; ++i) {
-    const Launch &l = program.launches[i];
-    auto items = static_cast<int64_t>(l.items);
-    switch (l.itemKind) {
-    case ItemKind::fixed:
-      break;
-    case ItemKind::perRow:
-      items *= s.rows;
-      break;
-    case ItemKind::perOutRow:
-      items *= s.outRows;
-      break;
-    case ItemKind::perRowBlock:
-      items *= (s.rows + l.itemRows - 1) / l.itemRows;
-      break;
-    case ItemKind::perRowChunk:
-      if (chunk != l.itemRows) {
-        chunk = l.itemRows;
-        chunks = 0;
-        for (uint32_t r = 0; r < s.rows; ++r)
-          chunks += (int64_t(s.slot[r]) + chunk) / chunk;
-      }
-      items *= chunks;
-      break;
-    }
-    itemCounts[i] = items;
-  }
+  for (uint32_t i = used.firstLaunch; i < used.firstLaunch + used.launchCount; ++i)
+    itemCounts[i] = static_cast<int64_t>(launchItems(program.launches[i], s));
 }
 
 Result<Ticket> CpuExecutable::submit(EntryKind kind, const LatheStep &input) {

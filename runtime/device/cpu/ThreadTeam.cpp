@@ -2,7 +2,7 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #include "runtime/device/cpu/ThreadTeam.h"
-#include "runtime/device/cpu/Topology.h"
+#include "lathe/base/Topology.h"
 #include <algorithm>
 #include <chrono>
 #include <csignal>

@@ -16,19 +16,6 @@
 
 namespace lathe::runtime {
 
-uint64_t launchItems(const Launch &l, const LatheStep &s) {
-  switch (l.itemKind) {
-  case ItemKind::fixed: return l.items;
-  case ItemKind::perRow: return l.items * s.rows;
-  case ItemKind::perOutRow: return l.items * s.outRows;
-  case ItemKind::perRowBlock: return l.items * ((s.rows + l.itemRows - 1) / l.itemRows);
-  case ItemKind::perRowChunk: break;
-  }
-  uint64_t chunks = 0;
-  for (uint32_t r = 0; r < s.rows; ++r) chunks += (uint64_t(s.slot[r]) + l.itemRows) / l.itemRows;
-  return l.items * chunks;
-}
-
 namespace {
 
 class GpuExecutable : public Executable {

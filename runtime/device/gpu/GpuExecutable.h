@@ -12,7 +12,4 @@ namespace lathe::runtime {
 Result<std::unique_ptr<Executable>> prepareOnGpu(std::unique_ptr<GpuDriver> driver, std::shared_ptr<LoadedArtifact> artifact,
                                                  const ExecutableOptions &options);
 
-/// Items of a launch for a step: the blocks of a GPU launch.
-uint64_t launchItems(const Launch &launch, const LatheStep &step);
-
 } // namespace lathe::runtime

@@ -4,9 +4,9 @@
 #include "runtime/device/Device.h"
 #include "ToyArtifact.h"
 #include "lathe/artifact/ProgramCodec.h"
+#include "lathe/base/Topology.h"
 #include "runtime/device/Trees.h"
 #include "runtime/device/cpu/ThreadTeam.h"
-#include "runtime/device/cpu/Topology.h"
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>

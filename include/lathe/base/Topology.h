@@ -5,13 +5,13 @@
 #include <string>
 #include <vector>
 
-namespace lathe::runtime {
+namespace lathe {
 
 struct Topology {
   std::vector<int> cpus; ///< logical CPUs of the affinity mask, one of each core first
   unsigned cores = 1;    ///< distinct cores among them
   unsigned quota = 0;    ///< CPUs' worth of time the control group allows, rounded up; 0: no limit
-  /// Threads that can really run at once.
+  /// Threads that can really run at once: what the compiler uses.
   unsigned usableCpus() const;
   /// Threads for a step by default: one per core, within the quota.
   unsigned defaultThreads() const;
@@ -25,4 +25,4 @@ unsigned cpuQuota(const std::string &groups, const std::string &mount);
 /// CPUs of a cgroup v2 "cpu.max" text ("max 100000", "150000 100000"), rounded up; 0 for no limit or nonsense.
 unsigned parseCpuMax(const std::string &text);
 
-} // namespace lathe::runtime
+} // namespace lathe

@@ -1,7 +1,7 @@
 //===- Topology.cpp -------------------------------------------------------===//
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
-#include "runtime/device/cpu/Topology.h"
+#include "lathe/base/Topology.h"
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -10,7 +10,7 @@
 #include <set>
 #include <sstream>
 
-namespace lathe::runtime {
+namespace lathe {
 namespace {
 
 std::string readAll(const std::string &path) {
@@ -87,4 +87,4 @@ Topology Topology::detect() {
   return t;
 }
 
-} // namespace lathe::runtime
+} // namespace lathe

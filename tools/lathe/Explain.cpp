@@ -2,12 +2,14 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #include "Predict.h"
+#include "Probe.h"
 #include "Session.h"
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <set>
 
 namespace lathe::tool {
 using namespace runtime;
@@ -37,7 +39,15 @@ std::string allLayers(const std::string &name) {
   return out;
 }
 
-Result<std::vector<LaunchProfile>> profileSteps(Session &session, const ExplainFlags &f) {
+/// The fastest run of a launch, and how fast memory was then: it may be faster at one time than at another, so weights are read in turns with the steps.
+struct Observed {
+  LaunchProfile launch;
+  double readBytesPerSecond = 0;
+};
+
+Result<std::vector<Observed>> profileSteps(Session &session, const ExplainFlags &f, KernelProbe &probe) {
+  std::map<uint32_t, Observed> all;
+  double before = 0;
   Engine &engine = *session.engine;
   std::vector<SequenceId> sequences = {session.sequence};
   while (sequences.size() < f.batch) {
@@ -61,10 +71,23 @@ Result<std::vector<LaunchProfile>> profileSteps(Session &session, const ExplainF
       LATHE_RETURN_IF_ERROR(engine.forward(fill, nullptr));
       engine.executable().setProfiling(true);
     }
-    if (round == 2) engine.executable().setProfiling(true);
+    engine.executable().setProfiling(true); // anew
     LATHE_RETURN_IF_ERROR(f.greedy ? engine.forward(step, nullptr, nullptr, drop) : engine.forward(step, drop));
+    double after = probe.readWeights(), rate = std::max(before, after);
+    before = after;
+    if (round < 2) continue;
+    for (const LaunchProfile &one : engine.executable().profile()) {
+      Observed &o = all[one.launch];
+      if (!o.launch.calls || one.fastest < o.launch.fastest) o.launch.fastest = one.fastest, o.readBytesPerSecond = rate;
+      o.launch.launch = one.launch;
+      o.launch.calls += one.calls;
+      o.launch.seconds += one.seconds;
+    }
   }
-  return engine.executable().profile();
+  std::vector<Observed> out;
+  for (auto &[index, o] : all)
+    out.push_back(o);
+  return out;
 }
 
 /// What a decoding step costs with |k| drafts of each sequence against one without, and so how many of them must be right: pairs
@@ -139,7 +162,12 @@ Result<int> explainCommand(const Args &args) {
     return makeError(StatusCode::invalidArgument, "expected at most %u rows in a step, found %zu", p.maxRows,
                      size_t(f.rows * f.batch));
   MachineLimits limits = measureLimits(session.engine->executable().threads(), session.artifact->variant());
-  LATHE_ASSIGN_OR_RETURN(auto profile, profileSteps(session, f));
+  LATHE_ASSIGN_OR_RETURN(auto probe, KernelProbe::create(session.artifact, session.engine->executable().threads()));
+  LATHE_ASSIGN_OR_RETURN(auto profile, profileSteps(session, f, *probe));
+  limits.readBytesPerSecond = 0;
+  for (const Observed &o : profile)
+    limits.readBytesPerSecond = std::max(limits.readBytesPerSecond, o.readBytesPerSecond);
+  probe->setStep(static_cast<uint32_t>(f.batch), static_cast<uint32_t>(f.rows), static_cast<uint32_t>(f.depth), static_cast<uint32_t>(f.batch));
 
   // Launches of the head entry work on the rows with results, one a sequence.
   std::vector<bool> inHead(p.launches.size());
@@ -147,15 +175,23 @@ Result<int> explainCommand(const Args &args) {
     for (const Bucket &b : e.buckets)
       for (uint32_t i = 0; (e.name == "head" || e.name == "head_choices") && i < b.launchCount; ++i)
         inHead[b.firstLaunch + i] = true;
+  std::map<uint32_t, double> fromCache; // by kernel: launches of all layers share one
+  for (int pass = 0; pass < 4; ++pass) {
+    std::set<uint32_t> seen;
+    for (const Observed &o : profile)
+      if (seen.insert(p.launches[o.launch.launch].kernel).second) fromCache[p.launches[o.launch.launch].kernel] = probe->fromCache(o.launch.launch);
+  }
   auto rows = static_cast<double>(f.rows * f.batch);
   double entries = rows * (static_cast<double>(f.depth) + (static_cast<double>(f.rows) + 1) / 2);
   std::vector<std::pair<std::string, Figures>> lines;
   std::map<std::string, size_t> index;
   Figures total;
-  for (const LaunchProfile &launch : profile) {
+  for (const auto &[launch, readRate] : profile) {
     const Launch &l = p.launches[launch.launch];
-    Figures one = workOf(l, inHead[launch.launch] ? static_cast<double>(f.batch) : rows, static_cast<double>(f.rows),
-                         entries, limits);
+    double own = inHead[launch.launch] ? static_cast<double>(f.batch) : rows;
+    MachineLimits then = limits;
+    then.readBytesPerSecond = readRate;
+    Figures one = workOf(l, own, static_cast<double>(f.rows), entries, then, fromCache[l.kernel]);
     one.measured = launch.fastest; // the limits are best cases too: other load spoils neither
     one.mean = launch.seconds / static_cast<double>(launch.calls);
     std::string name = f.each ? p.names[l.name] : allLayers(p.names[l.name]) + " (" + p.kernels[l.kernel] + ")";
@@ -165,6 +201,9 @@ Result<int> explainCommand(const Args &args) {
       sum->launches += one.launches;
       sum->bytes += one.bytes;
       sum->macs += one.macs;
+      sum->memory += one.memory;
+      sum->compute += one.compute;
+      sum->exchange += one.exchange;
       sum->predicted += one.predicted;
       sum->measured += one.measured;
       sum->mean += one.mean;
@@ -188,6 +227,9 @@ Result<int> explainCommand(const Args &args) {
                   {"launches", v.launches},
                   {"bytes", v.bytes},
                   {"macs", v.macs},
+                  {"memory_seconds", v.memory},
+                  {"compute_seconds", v.compute},
+                  {"exchange_seconds", v.exchange},
                   {"predicted_seconds", v.predicted},
                   {"measured_seconds", v.measured},
                   {"mean_seconds", v.mean},

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <immintrin.h>
 #include <sys/mman.h>
+#include <vector>
 
 namespace lathe::tool {
 namespace {
@@ -168,14 +169,9 @@ double best(ThreadTeam &team, unsigned threads, int rounds, ThreadTeam::Body bod
 
 } // namespace
 
-double measureRead(unsigned threads, artifact::Variant variant, int rounds, uint64_t bytes) {
+double measureRead(unsigned threads, artifact::Variant variant, int rounds, std::span<const uint8_t> memory) {
   auto team = ThreadTeam::acquire();
-  Work work{nullptr, bytes, variant != artifact::Variant::avx2};
-  void *memory = mmap(nullptr, work.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return 0;
-  madvise(memory, work.bytes, MADV_HUGEPAGE);
-  work.data = static_cast<const uint8_t *>(memory);
-  std::fill_n(static_cast<uint8_t *>(memory), work.bytes, uint8_t(1)); // else all pages are one zero page
+  Work work{memory.data(), memory.size(), variant != artifact::Variant::avx2};
   double seconds = best(
       *team, threads, rounds,
       [](void *context, unsigned t, unsigned n, FlagBarrier &) {
@@ -185,8 +181,17 @@ double measureRead(unsigned threads, artifact::Variant variant, int rounds, uint
         if (t == 0) w.sink = sum;
       },
       &work);
-  munmap(memory, work.bytes);
   return static_cast<double>(work.bytes) / seconds;
+}
+
+double measureRead(unsigned threads, artifact::Variant variant, int rounds, uint64_t bytes) {
+  void *memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return 0;
+  madvise(memory, bytes, MADV_HUGEPAGE);
+  std::fill_n(static_cast<uint8_t *>(memory), bytes, uint8_t(1)); // else all pages are one zero page
+  double rate = measureRead(threads, variant, rounds, {static_cast<const uint8_t *>(memory), bytes});
+  munmap(memory, bytes);
+  return rate;
 }
 
 MachineLimits measureLimits(unsigned threads, artifact::Variant variant) {
@@ -213,6 +218,24 @@ MachineLimits measureLimits(unsigned threads, artifact::Variant variant) {
   limits.floatMacsPerSecond = rate(work.wide ? floats512 : floats256, 200000);
   limits.bf16MacsPerSecond =
       variant == artifact::Variant::avx512bf16 ? rate(bf16s512, 200000) : limits.floatMacsPerSecond;
+  // Parts that the threads read and write in turns: every line was last written by another one.
+  constexpr size_t part = 64 << 10;
+  constexpr unsigned turns = 64;
+  std::vector<uint64_t> shared(part / 8 * threads);
+  limits.exchangeBytesPerSecond = 2.0 * part * threads * turns /
+                                  best(
+                                      *team, threads, 40,
+                                      [](void *context, unsigned t, unsigned n, FlagBarrier &barrier) {
+                                        auto *data = static_cast<uint64_t *>(context);
+                                        uint32_t epoch = 0;
+                                        for (unsigned turn = 0; turn < turns; ++turn) {
+                                          uint64_t *mine = data + (t + turn) % n * (part / 8);
+                                          for (size_t i = 0; i < part / 8; ++i)
+                                            mine[i] += turn;
+                                          if (n > 1) barrier.wait(t, epoch);
+                                        }
+                                      },
+                                      shared.data());
   // Many short runs: at least one of them finds the threads awake and undisturbed.
   constexpr int barriers = 200;
   limits.barrierSeconds = best(

@@ -3,6 +3,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 #include "lathe/artifact/Format.h"
+#include <span>
 
 namespace lathe::tool {
 
@@ -14,9 +15,12 @@ struct MachineLimits {
   double floatMacsPerSecond = 0;     ///< float32 fma in registers
   double bf16MacsPerSecond = 0;      ///< bfloat16 dot products; float32's where the variant has none
   double barrierSeconds = 0;         ///< one barrier of the team
+  double exchangeBytesPerSecond = 0; ///< reading and writing what another thread wrote, as kernels find each other's activations; both counted
 };
 /// Only the first of them, the best of |rounds| reads of |bytes| (several times the caches); 0 without the memory for it.
 double measureRead(unsigned threads, artifact::Variant variant, int rounds, uint64_t bytes = 192 << 20);
+/// The same of memory that is there already, in whatever pages it has.
+double measureRead(unsigned threads, artifact::Variant variant, int rounds, std::span<const uint8_t> memory);
 /// Takes about half a second. All zero for a GPU's code.
 MachineLimits measureLimits(unsigned threads, artifact::Variant variant);
 

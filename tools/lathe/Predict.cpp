@@ -3,10 +3,11 @@
 //===----------------------------------------------------------------------===//
 #include "Predict.h"
 #include <algorithm>
+#include <cmath>
 
 namespace lathe::tool {
 
-Figures workOf(const Launch &l, double rows, double rowsOfSequence, double entries, const MachineLimits &limits) {
+Figures workOf(const Launch &l, double rows, double rowsOfSequence, double entries, const MachineLimits &limits, double fromCache) {
   // Rows of one sequence that an item takes together read their history once.
   double shared = l.itemKind == ItemKind::perRowBlock ? std::min<double>(l.itemRows, rowsOfSequence) : 1;
   Figures f;
@@ -17,7 +18,13 @@ Figures workOf(const Launch &l, double rows, double rowsOfSequence, double entri
   double rate = l.arithmetic == Arithmetic::f32    ? limits.floatMacsPerSecond
                 : l.arithmetic == Arithmetic::bf16 ? limits.bf16MacsPerSecond
                                                    : limits.int8GroupMacsPerSecond;
-  f.predicted = std::max(f.bytes / limits.readBytesPerSecond, f.macs / rate) + limits.barrierSeconds;
+  // Weights and history come from memory while the instructions run, but not without a stall where both take as long: the larger one
+  // when they are far apart, 1.4 times as long when they are equal. Activations come from other threads' caches and wait for nothing else.
+  double activations = static_cast<double>(l.bytesPerRow) * rows;
+  f.memory = (f.bytes - activations) / limits.readBytesPerSecond;
+  f.compute = fromCache > 0 ? fromCache : f.macs / rate;
+  f.exchange = activations / limits.exchangeBytesPerSecond;
+  f.predicted = std::hypot(f.memory, f.compute) + f.exchange + limits.barrierSeconds;
   return f;
 }
 

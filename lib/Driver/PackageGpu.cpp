@@ -49,6 +49,7 @@ Result<PtxJob> makeJob(plan::KernelOp op) {
   if (f == "rope_append") return job<RopeAppendParams>(op, nvptx::emitRopeAppend);
   if (f == "attention") return job<AttentionParams>(op, nvptx::emitAttention);
   if (f == "argmax") return job<ArgmaxParams>(op, nvptx::emitArgmax);
+  if (f == "mma_attention") return job<nvptx::MmaAttentionParams>(op, nvptx::emitMmaAttention);
   if (f == "loops") return loopsJob(op);
   return unknownFamily(op);
 }

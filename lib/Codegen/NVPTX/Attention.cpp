@@ -5,7 +5,7 @@
 // docs/exactness.md, so the bits are those of the other targets: a thread owns whole dot products, or whole elements
 // of the output, and walks tokens in order.
 //===----------------------------------------------------------------------===//
-#include "NVPTX/GpuEmitter.h"
+#include "NVPTX/AttentionRows.h"
 #include "NVPTX/Kernels.h"
 
 namespace lathe::codegen::nvptx {
@@ -22,46 +22,23 @@ int64_t headsPerBlock(const AttentionParams &p) {
     if (group % n == 0 && sharedBytes(p, n) <= sharedLimit) return n;
   return 0;
 }
-int64_t partialFloats(const AttentionParams &p) { return 16 + rowStride(p.valueDim); }
 
-struct Attention : GpuEmitter {
-  const AttentionParams &p;
-  int64_t heads; ///< query heads that a block does, all of one KV head
-  Value row, head0, kvHead;
+struct Attention : AttentionRows {
+  Value row;
   Value from, to, limit; ///< places that the row sees; those before |limit| are slots, those from it on are in |path| (LatheStep.parent)
   Value q, scores, weights, stats, out; ///< shared: [head][dim], [head][chunk], chunk {m, l} and running {M, L} of a head, [head][valueDim]
   Value path; ///< shared: i32 [maxTreeSlots], the slots of the row's ancestors in a draft tree and its own
-  Value table, base;
 
   static SmallVector<Use> uses(const AttentionParams &p) {
     if (p.form == AttentionParams::combine) return {Use::in, Use::inout};
     return {Use::in, Use::in, Use::inout};
   }
   Attention(ModuleOp m, StringRef symbol, const AttentionParams &p, const Chip &chip)
-      : GpuEmitter(m, symbol, chip, blockThreads, uses(p)), p(p), heads(headsPerBlock(p)) {}
+      : AttentionRows(m, symbol, p, chip, blockThreads, uses(p), headsPerBlock(p)) {}
 
-  int64_t headBlocks() const { return p.qHeads / heads; }
-  void setHeads(Value index) {
-    head0 = mulc(index, heads);
-    kvHead = divc(head0, p.qHeads / p.kvHeads);
-  }
   void visible() {
-    Value parents = stepPtr(offsetof(LatheStep, parent));
-    Values root = ifElse(
-        isNull(parents), {i64, i64}, [&] { return Values{row, c(0)}; },
-        [&] {
-          auto parentOf = [&](Value r) { return sext(i64, ld(i32, at(parents, r, 4), 0, 4)); };
-          return whileLoop(
-              {row, c(0)}, [&](ValueRange x) { return leS(c(0), parentOf(x[0])); },
-              [&](ValueRange x) { return Values{parentOf(x[0]), addc(x[1], 1)}; });
-        });
-    limit = addc(stepInt(offsetof(LatheStep, slot), root[0]), 1);
-    to = add(limit, root[1]);
-    from = p.window ? maxs(addc(to, -p.window), c(0)) : c(0);
-  }
-  Value plane(Value token) {
-    Value kvBlock = sext(i64, ld(i32, at(table, divc(token, p.page), 4), 0, 4));
-    return at(base, kvBlock, p.blockStride);
+    Visible v = visibleTo(row);
+    from = v.from, to = v.to, limit = v.limit;
   }
   Value slotOf(Value place) {
     return ifElse(
@@ -72,11 +49,7 @@ struct Attention : GpuEmitter {
 
   void open() {
     visible();
-    Value sequence = stepInt(offsetof(LatheStep, sequence), row);
-    Value first = ld(ptr, stepPtr(offsetof(LatheStep, blockTable)), 8 * int64_t(p.group), 8);
-    Value width = zext(i64, ld(i32, stepPtr(offsetof(LatheStep, tableStride)), 4 * int64_t(p.group), 4));
-    table = at(first, mul(sequence, width), 4);
-    base = at(arg(1), kvHead, p.headStride);
+    openCache(row);
     q = sharedMemory(heads * p.headDim * 4);
     scores = sharedMemory(heads * p.chunk * 4);
     stats = sharedMemory(heads * 16);
@@ -218,10 +191,6 @@ struct Attention : GpuEmitter {
     });
   }
 
-  Value partial(Value buffer, Value head, Value chunkIndex) {
-    return at(buffer, add(mulc(add(mulc(row, p.qHeads), head), p.maxChunks), chunkIndex), partialFloats(p) * 4);
-  }
-
   /// A block does one chunk: blocks are numbered over rows, chunks of the longest history, heads.
   void split() {
     setHeads(remc(block, headBlocks()));
@@ -232,9 +201,9 @@ struct Attention : GpuEmitter {
     Value lo = maxs(from, c0), hi = mins(to, addc(c0, p.chunk));
     when(ltS(lo, hi), [&] { // the same for all threads of the block
       open();
-      chunk(c0, lo, hi, [&](Value h, Value d, Value o) { stf(o, partial(arg(2), add(head0, h), chunkIndex), addc(d, 16)); });
+      chunk(c0, lo, hi, [&](Value h, Value d, Value o) { stf(o, partial(arg(2), row, add(head0, h), chunkIndex), addc(d, 16)); });
       eachThread(c(heads), [&](Value h) {
-        Value to = partial(arg(2), add(head0, h), chunkIndex);
+        Value to = partial(arg(2), row, add(head0, h), chunkIndex);
         st(ld(f32, stat(h, 0), 0, 4), to, 0, 4);
         st(ld(f32, stat(h, 1), 0, 4), to, 4, 4);
       });
@@ -252,7 +221,7 @@ struct Attention : GpuEmitter {
     eachThread(c(heads * p.valueDim), [&](Value i) {
       Value h = divc(i, p.valueDim), d = remc(i, p.valueDim), head = add(head0, h);
       auto load = [&](Value chunkIndex) {
-        Value at = partial(arg(0), head, chunkIndex);
+        Value at = partial(arg(0), row, head, chunkIndex);
         return Values{ld(f32, at, 0, 4), ld(f32, at, 4, 4), ldf(at, addc(d, 16))};
       };
       Values end = loop(addc(first, 1), addc(last, 1), 1, load(first), [&](Value k, ValueRange now) {
@@ -270,7 +239,7 @@ struct Attention : GpuEmitter {
 
 } // namespace
 
-LogicalResult emitAttention(ModuleOp module, StringRef symbol, const AttentionParams &p, const Chip &chip) {
+LogicalResult checkAttention(ModuleOp module, StringRef symbol, const AttentionParams &p) {
   if (failed(checkCache(module, symbol, p.kvHeads, p.headDim, p.valueDim, p.k, p.v, p.page, p.blockStride, p.headStride))) return failure();
   if (p.qHeads < p.kvHeads || p.qHeads % p.kvHeads)
     return refuse(module, symbol, "expected query heads to be a multiple of " + Twine(p.kvHeads) + " KV heads, found " + Twine(p.qHeads));
@@ -281,6 +250,11 @@ LogicalResult emitAttention(ModuleOp module, StringRef symbol, const AttentionPa
     return refuse(module, symbol, "a quantized output needs a value size that is a multiple of 32, found " + Twine(p.valueDim));
   if (p.form != AttentionParams::whole && p.maxChunks < 1)
     return refuse(module, symbol, "expected room for at least one chunk in the partials, found " + Twine(p.maxChunks));
+  return success();
+}
+
+LogicalResult emitAttention(ModuleOp module, StringRef symbol, const AttentionParams &p, const Chip &chip) {
+  if (failed(checkAttention(module, symbol, p))) return failure();
   if (!headsPerBlock(p))
     return refuse(module, symbol, "unsupported: a head with chunks of " + Twine(p.chunk) + " needs " + Twine(sharedBytes(p, 1)) +
                                       " bytes of shared memory, expected at most " + Twine(sharedLimit));

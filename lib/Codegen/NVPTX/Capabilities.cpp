@@ -74,7 +74,8 @@ std::optional<Feature> requiredFeature(llvm::StringRef s) {
   if (starts({"mma", "convert", "e4m3", "e5m2", "ff.to.e"}) && (s.contains("e4m3") || s.contains("e5m2") || s.contains("f8x2"))) return Feature::fp8;
   // The shapes that sm_80 has; others need a look at the ISA first.
   if (starts({"mma.m16n8k16.row.col.", "mma.m16n8k32.row.col.s8", "mma.m16n8k32.row.col.u8", "ldmatrix"})) return Feature::mmaSync;
-  if (starts({"read.ptx.sreg.", "barrier0", "barrier", "shfl.sync", "bar.warp.sync", "prmt", "membar", "fence.acq_rel", "vote", "mbarrier", "nanosleep", "exit"})) return Feature(0);
+  if (starts({"read.ptx.sreg.", "barrier0", "barrier", "shfl.sync", "bar.warp.sync", "prmt", "membar", "fence.acq_rel", "vote", "mbarrier", "nanosleep", "exit",
+              "ff2bf16x2.rn", "ff2f16x2.rn"})) return Feature(0);
   return std::nullopt;
 }
 

@@ -36,6 +36,15 @@ void visitFields(MmaParams &p, V &&v) {
   v("k_segments", p.kSegments);
 }
 
+/// Attention whose products go through mma.sync (docs/exactness.md, "GPU"), for K and V that hasMmaAttention().
+struct MmaAttentionParams : AttentionParams {};
+template <typename V>
+void visitFields(MmaAttentionParams &p, V &&v) {
+  visitFields(static_cast<AttentionParams &>(p), v);
+}
+/// Whether mma.sync can read entries of this format.
+bool hasMmaAttention(KVFormat format);
+
 /// The segments of K for a weight of this shape: the fewest that give a large GPU enough warps, each with 8 groups of 32 at least.
 int64_t segmentsOfK(const MatmulParams &p);
 
@@ -48,6 +57,7 @@ LaunchShape launchShape(const AnglesParams &p);
 LaunchShape launchShape(const RopeAppendParams &p);
 LaunchShape launchShape(const AttentionParams &p);
 LaunchShape launchShape(const ArgmaxParams &p);
+LaunchShape launchShape(const MmaAttentionParams &p);
 LaunchShape launchShape(const SoftcapParams &p);
 LaunchShape launchShape(const LoopsParams &p);
 
@@ -63,6 +73,7 @@ LogicalResult emitAngles(ModuleOp module, StringRef symbol, const AnglesParams &
 LogicalResult emitRopeAppend(ModuleOp module, StringRef symbol, const RopeAppendParams &p, const Chip &chip);
 LogicalResult emitAttention(ModuleOp module, StringRef symbol, const AttentionParams &p, const Chip &chip);
 LogicalResult emitArgmax(ModuleOp module, StringRef symbol, const ArgmaxParams &p, const Chip &chip);
+LogicalResult emitMmaAttention(ModuleOp module, StringRef symbol, const MmaAttentionParams &p, const Chip &chip);
 LogicalResult emitSoftcap(ModuleOp module, StringRef symbol, const SoftcapParams &p, const Chip &chip);
 /// |body| as for x86's emitLoops.
 LogicalResult emitLoops(ModuleOp module, StringRef symbol, const LoopsParams &p, mlir::Region *body, const Chip &chip);

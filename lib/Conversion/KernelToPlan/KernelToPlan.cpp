@@ -61,6 +61,7 @@ public:
   LogicalResult run() {
     steps.function = step;
     drafts.function = draft;
+    bf16Activations = onlyBf16(step) && (!draft || onlyBf16(draft));
     if (failed(number(steps, 0)) || (draft && failed(number(drafts, steps.end + 1)))) return failure();
     kernel::OutputOp output = steps.output;
     int64_t stride = output.getLogits().getType().getStride();
@@ -204,6 +205,17 @@ private:
       if (rows < most) sizes.push_back(rows);
     sizes.push_back(most);
     return sizes;
+  }
+
+  /// Whether every matmul of |function| reads bf16. Others promise the bits of x86 (docs/exactness.md, "GPU"), and attention is part of that.
+  static bool onlyBf16(func::FuncOp function) {
+    return !function
+                .walk([](Operation *op) {
+                  for (Type type : op->getResultTypes())
+                    if (auto act = dyn_cast<kernel::ActType>(type); act && ActFormat(act.getFormat()) != ActFormat::bf16) return WalkResult::interrupt();
+                  return WalkResult::advance();
+                })
+                .wasInterrupted();
   }
 
   std::string bufferName(int64_t id) { return "b" + std::to_string(id); }
@@ -651,12 +663,18 @@ private:
       p.quantize = true;
       setAct(p, op.getResult().getType());
     }
+    if (options.gpu && bf16Activations && nvptx::hasMmaAttention(p.k) && nvptx::hasMmaAttention(p.v)) return planAttention(op, nvptx::MmaAttentionParams{p}, "mma_attention");
+    return planAttention(op, p, "attention");
+  }
+
+  template <typename P>
+  LogicalResult planAttention(kernel::AttentionOp op, P p, StringRef family) {
     if (!split) {
       LaunchSpec l;
       arg(l, op.getQuery()), argKV(l, op.getGroupAttr(), op.getLayer()), arg(l, op.getResult());
       l.items = ItemKind::perRowBlock, l.count = p.kvHeads, l.itemRows = attentionRowBlock(p), l.share = ShareKind::interleaved;
       l.cost = cost(p);
-      launch(op, "attention", p, l);
+      launch(op, family, p, l);
       return success();
     }
     auto buffer = FlatSymbolRefAttr::get(b.getContext(), bufferName(partials[op]));
@@ -667,13 +685,13 @@ private:
     l.args.push_back(buffer), l.offsets.push_back(0);
     l.items = ItemKind::perRowChunk, l.count = p.kvHeads, l.itemRows = options.chunk, l.share = ShareKind::interleaved;
     l.cost = cost(p);
-    launch(op, "attention", p, l);
+    launch(op, family, p, l);
     p.form = AttentionParams::combine;
     LaunchSpec c;
     c.args.push_back(buffer), c.offsets.push_back(0);
     arg(c, op.getResult());
     c.cost = cost(p);
-    launch(op, "attention", p, c);
+    launch(op, "attention", static_cast<const AttentionParams &>(p), c);
     return success();
   }
 
@@ -735,6 +753,7 @@ private:
   int64_t maxOutRows = 16;
   int64_t rowTile = 8; ///< GPU: of the bucket's matmuls
   bool split = false;
+  bool bf16Activations = false;
 };
 
 struct KernelToPlanPass : lathe::impl::KernelToPlanPassBase<KernelToPlanPass> {

@@ -48,14 +48,18 @@ Case matmul(const std::string &name, StorageType type, ActFormat act, int64_t ro
           }};
 }
 
-Case attention(const std::string &name, KVFormat format, AttentionParams::Form form) {
-  AttentionParams p = codegen::test::shape(8, 2, 64, 64, format, format, 32);
+/// Attention of the last |rows| of 512 places; by mma.sync or not. Units: elements of K and V, times the rows that see them when there are many.
+template <typename P, typename Emit>
+Case attention(const std::string &name, P p, KVFormat format, AttentionParams::Form form, Emit emit, int64_t rows = 1) {
+  static_cast<AttentionParams &>(p) = codegen::test::shape(8, 2, 64, 64, format, format, 32);
   p.chunk = 256, p.maxChunks = 2, p.form = form;
   constexpr int64_t length = 512;
-  return {name, nvptx::test::job(name, p, nvptx::emitAttention), double(p.kvHeads * length * (p.headDim + p.valueDim)), [=](Machine &m) {
-            Scene s(p, Batch{{{length, 1}}}, 1);
+  double places = 0;
+  for (int64_t r = 0; r < rows; ++r) places += double(length - r);
+  return {name, nvptx::test::job(name, p, emit), double(p.kvHeads * (p.headDim + p.valueDim)) * places, [=](Machine &m) {
+            Scene s(p, Batch{{{length, rows}}}, 1);
             Buffer q(s.q.size() * 4), pool(s.cache.bytes.size());
-            Buffer out(form == AttentionParams::split ? size_t(partialsBytes(p, 1)) : size_t(p.outStride * 4));
+            Buffer out(form == AttentionParams::split ? size_t(partialsBytes(p, rows)) : size_t(rows * p.outStride * 4));
             std::memcpy(q.data(), s.q.data(), q.size());
             std::memcpy(pool.data(), s.cache.bytes.data(), pool.size());
             return m.run(name, launchShape(p), {&q, &pool, &out}, s.step);
@@ -117,8 +121,14 @@ std::vector<Case> allCases() {
   all.push_back(rowKernel("gather_q8_0", gather, nvptx::emitGather, {size_t(packedTileBytes(gather.type, 1024) * 4), row}));
   for (auto [n, f] : {std::pair{"f16", KVFormat::f16}, {"bf16", KVFormat::bf16}, {"int8", KVFormat::int8}}) {
     all.push_back(rope(std::string("rope_") + n, f));
-    all.push_back(attention(std::string("attention_whole_") + n, f, AttentionParams::whole));
-    all.push_back(attention(std::string("attention_split_") + n, f, AttentionParams::split));
+    AttentionParams exact;
+    MmaAttentionParams mma;
+    all.push_back(attention(std::string("attention_whole_") + n, exact, f, AttentionParams::whole, nvptx::emitAttention));
+    all.push_back(attention(std::string("attention_split_") + n, exact, f, AttentionParams::split, nvptx::emitAttention));
+    all.push_back(attention(std::string("mma_attention_whole_") + n, mma, f, AttentionParams::whole, emitMmaAttention));
+    all.push_back(attention(std::string("mma_attention_split_") + n, mma, f, AttentionParams::split, emitMmaAttention));
+    all.push_back(attention(std::string("mma_attention_64rows_") + n, mma, f, AttentionParams::whole, emitMmaAttention, 64));
+    if (f == KVFormat::bf16) all.push_back(attention("attention_64rows_bf16", exact, f, AttentionParams::whole, nvptx::emitAttention, 64));
   }
   return all;
 }
@@ -155,6 +165,8 @@ TEST(Budget, NoKernelCostsMoreThanItDid) {
     char line[160];
     std::snprintf(line, sizeof line, "%-28s %9.4f %8.4f %8.4f\n", c.name.c_str(), f.instructions, f.sectors, f.banks);
     text += line;
+    if (const char *shown = std::getenv("LATHE_SHOW_OPCODES"); shown && c.name.find(shown) != std::string::npos)
+      for (const auto &op : s.opcodes) std::printf("%-28s %-40s %9.4f\n", c.name.c_str(), op.name.c_str(), double(op.warpInstructions) * 32 / c.units);
     if (update) continue;
     auto budget = budgets.find(c.name);
     if (budget == budgets.end()) {

@@ -90,7 +90,14 @@ inline std::vector<PtxJob> realisticKernels(bool everything) {
       p.headStride = r.headStride, p.blockStride = r.blockStride, p.qStride = 6144, p.outStride = 4096;
       p.form = form, p.maxChunks = 32, p.window = f == KVFormat::bf16 ? 1024 : 0, p.softcap = f == KVFormat::f32 ? 50.0f : 0.0f;
       p.quantize = f != KVFormat::f32, p.act = f == KVFormat::int8 ? ActFormat::int8 : ActFormat::bf16;
-      add("attention", p, emitAttention);
+      if (form == AttentionParams::combine || f == KVFormat::f32 || f == KVFormat::int8) add("attention", p, emitAttention);
+      if (form == AttentionParams::combine || f == KVFormat::f32) continue;
+      for (int64_t group : {1, 4, 8}) {
+        if (!everything && group != 4 && f != KVFormat::bf16) continue;
+        MmaAttentionParams m{p};
+        m.qHeads = group * m.kvHeads, m.act = ActFormat::bf16;
+        add("mma_attention", m, emitMmaAttention);
+      }
     }
   }
   return jobs;

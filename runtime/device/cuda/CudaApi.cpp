@@ -43,6 +43,12 @@ Result<std::shared_ptr<const Api>> Api::load(const char *library) {
   find(api->moduleUnload, "cuModuleUnload");
   find(api->moduleFunction, "cuModuleGetFunction");
   find(api->functionAttribute, "cuFuncSetAttribute");
+  find(api->captureBegin, "cuStreamBeginCapture_v2");
+  find(api->captureEnd, "cuStreamEndCapture");
+  find(api->graphInstantiate, "cuGraphInstantiateWithFlags");
+  find(api->graphDestroy, "cuGraphDestroy");
+  find(api->graphExecDestroy, "cuGraphExecDestroy");
+  find(api->graphLaunch, "cuGraphLaunch");
   find(api->launch, "cuLaunchKernel");
   if (!missing.ok()) return missing;
   if (CuResult r = api->init(0)) {

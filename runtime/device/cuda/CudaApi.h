@@ -19,15 +19,20 @@ struct CuContextObject;
 struct CuModuleObject;
 struct CuFunctionObject;
 struct CuStreamObject;
+struct CuGraphObject;
+struct CuGraphExecObject;
 using CuContext = CuContextObject *;
 using CuModule = CuModuleObject *;
 using CuFunction = CuFunctionObject *;
 using CuStream = CuStreamObject *;
+using CuGraph = CuGraphObject *;
+using CuGraphExec = CuGraphExecObject *;
 
 inline constexpr int attributeMajor = 75, attributeMinor = 76; ///< CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
 inline constexpr int functionDynamicShared = 8;                ///< CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 inline constexpr int jitErrorLog = 5, jitErrorLogBytes = 6;    ///< CU_JIT_ERROR_LOG_BUFFER, ..._SIZE_BYTES
 inline constexpr unsigned streamNonBlocking = 1;
+inline constexpr int captureThreadLocal = 1; ///< CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: other threads' calls do not disturb it
 
 /// The functions, all there when load() succeeds. The library stays loaded.
 struct Api {
@@ -54,6 +59,12 @@ struct Api {
   CuResult (*moduleUnload)(CuModule);
   CuResult (*moduleFunction)(CuFunction *, CuModule, const char *);
   CuResult (*functionAttribute)(CuFunction, int, int);
+  CuResult (*captureBegin)(CuStream, int);
+  CuResult (*captureEnd)(CuStream, CuGraph *);
+  CuResult (*graphInstantiate)(CuGraphExec *, CuGraph, unsigned long long);
+  CuResult (*graphDestroy)(CuGraph);
+  CuResult (*graphExecDestroy)(CuGraphExec);
+  CuResult (*graphLaunch)(CuGraphExec, CuStream);
   CuResult (*launch)(CuFunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CuStream, void **, void **);
 
   /// Errors: failedPrecondition when there is no libcuda.so.1 (|library| for tests), it lacks a function or finds no device.

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstring>
+#include <map>
+#include <utility>
 
 namespace lathe::runtime {
 namespace {
@@ -35,6 +37,7 @@ public:
   ~CudaDriver() override {
     if (context) (void)api->contextSetCurrent(context);
     if (stream) (void)api->streamSynchronize(stream);
+    for (auto [key, exec] : graphs) (void)api->graphExecDestroy(exec);
     for (CuAddress a : shared) (void)api->free(a);
     if (module) (void)api->moduleUnload(module);
     if (stream) (void)api->streamDestroy(stream);
@@ -111,6 +114,33 @@ public:
     return check(api->streamSynchronize(stream), "waiting for the GPU");
   }
 
+  Result<bool> replay(uint64_t key) override {
+    auto kept = graphs.find(key);
+    if (kept == graphs.end()) return false;
+    LATHE_RETURN_IF_ERROR(enter());
+    LATHE_RETURN_IF_ERROR(check(api->graphLaunch(kept->second, stream), "starting a graph"));
+    return true;
+  }
+  Status record() override {
+    LATHE_RETURN_IF_ERROR(enter());
+    return check(api->captureBegin(stream, captureThreadLocal), "capturing a graph");
+  }
+  Status keep(uint64_t key) override {
+    LATHE_RETURN_IF_ERROR(enter());
+    CuGraph graph = nullptr;
+    LATHE_RETURN_IF_ERROR(check(api->captureEnd(stream, &graph), "capturing a graph"));
+    CuGraphExec exec = nullptr;
+    Status made = check(api->graphInstantiate(&exec, graph, 0), "making a graph");
+    (void)api->graphDestroy(graph);
+    LATHE_RETURN_IF_ERROR(made);
+    if (CuGraphExec old = std::exchange(graphs[key], exec)) (void)api->graphExecDestroy(old);
+    return check(api->graphLaunch(exec, stream), "starting a graph");
+  }
+  void forget() override {
+    CuGraph graph = nullptr;
+    if (enter().ok() && !api->captureEnd(stream, &graph) && graph) (void)api->graphDestroy(graph);
+  }
+
 private:
   CudaDriver(std::shared_ptr<const Api> a, CuDevice d, Capability c) : api(std::move(a)), device(d), capability(c) {}
   /// Contexts belong to threads, and an executable may be used from another one than made it.
@@ -132,6 +162,7 @@ private:
   CuModule module = nullptr;
   std::vector<CuFunction> functions;
   std::vector<CuAddress> shared;
+  std::map<uint64_t, CuGraphExec> graphs;
   std::vector<void *> pointers;
 };
 
@@ -162,8 +193,8 @@ struct Gpu {
   Capability capability;
 };
 
-Result<Gpu> findGpu() {
-  LATHE_ASSIGN_OR_RETURN(auto api, Api::load());
+Result<Gpu> findGpu(const char *library = "libcuda.so.1") {
+  LATHE_ASSIGN_OR_RETURN(auto api, Api::load(library));
   int count = 0, major = 0, minor = 0;
   CuDevice device = 0;
   if (api->deviceCount(&count) || count < 1 || api->deviceGet(&device, 0))
@@ -178,8 +209,8 @@ Result<Gpu> findGpu() {
 
 } // namespace
 
-Result<std::unique_ptr<GpuDriver>> makeCudaDriver() {
-  LATHE_ASSIGN_OR_RETURN(Gpu gpu, findGpu());
+Result<std::unique_ptr<GpuDriver>> makeCudaDriver(const char *library) {
+  LATHE_ASSIGN_OR_RETURN(Gpu gpu, findGpu(library));
   LATHE_ASSIGN_OR_RETURN(auto driver, CudaDriver::create(std::move(gpu.api), gpu.device, gpu.capability));
   return std::unique_ptr<GpuDriver>(std::move(driver));
 }

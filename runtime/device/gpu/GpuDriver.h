@@ -42,10 +42,19 @@ public:
   virtual Status launch(uint32_t kernel, uint32_t blocks, uint32_t threads, uint32_t sharedBytes, std::span<const uint64_t> args) = 0;
   /// Waits for everything.
   virtual Status synchronize() = 0;
+
+  /// Launches that are started together again and again, with the same arguments and blocks, can be kept (a CUDA graph). replay() starts those
+  /// kept under |key|; false: there are none. record() opens a sequence, which the launches that follow belong to, and keep() ends it, runs it and
+  /// keeps it; on an error, before keep(), the caller calls forget() instead, and nothing of the sequence has run or will. A driver without graphs runs launches as they come and keeps nothing.
+  virtual Result<bool> replay(uint64_t key) { return false; }
+  virtual Status record() { return Status(); }
+  virtual Status keep(uint64_t key) { return Status(); }
+  virtual void forget() {}
 };
 
 /// The driver behind makeCudaDevice(), for measurements of the device itself. Errors: those of makeCudaDevice().
-Result<std::unique_ptr<GpuDriver>> makeCudaDriver();
+/// |library|: the driver's, for tests.
+Result<std::unique_ptr<GpuDriver>> makeCudaDriver(const char *library = "libcuda.so.1");
 /// The emulator as a GPU that runs |variant|.
 Result<std::unique_ptr<GpuDriver>> makeEmulatorDriver(artifact::Variant variant);
 

@@ -117,6 +117,12 @@ private:
     return to;
   }
   Status sendStep(EntryKind kind, const LatheStep &step);
+  /// Starts the launches of |bucket| in order; |counted|: the rows that blocks are counted by.
+  Status start(const Bucket &bucket, const LatheStep &counted);
+
+  /// Steps of up to as many rows are kept by the driver, one sequence of launches for each entry and number of rows: those of decoding, whose kernels are
+  /// so short that starting them one by one takes longer than running them.
+  static constexpr uint32_t keptRows = 32;
 
   std::shared_ptr<LoadedArtifact> artifact;
   const Program &program;
@@ -276,8 +282,35 @@ Result<Ticket> GpuExecutable::submit(EntryKind kind, const LatheStep &step) {
   // The head's row blocks are blocks of output rows.
   LatheStep counted = step;
   if (!runsRows(kind)) counted.rows = step.outRows;
+  // All that differs between two steps of as many rows is in the step's state, so their launches are the same.
+  const bool keeps = !profiling && rows <= keptRows && std::all_of(&program.launches[wide->firstLaunch], &program.launches[wide->firstLaunch] + wide->launchCount, [&](const Launch &l) {
+    return l.itemKind != ItemKind::perRowChunk && (l.itemKind != ItemKind::perOutRow || !runsRows(kind));
+  });
+  const uint64_t key = uint64_t(kind) << 32 | rows;
+  bool done = false;
+  if (keeps) {
+    LATHE_ASSIGN_OR_RETURN(done, driver->replay(key));
+    if (!done) LATHE_RETURN_IF_ERROR(driver->record());
+  }
+  if (!done) {
+    Status started = start(*wide, counted);
+    if (!started.ok()) {
+      if (keeps) driver->forget();
+      return started;
+    }
+    if (keeps) LATHE_RETURN_IF_ERROR(driver->keep(key));
+  }
+  std::fill(logitsReady.begin(), logitsReady.end(), false);
+  std::fill(choicesReady.begin(), choicesReady.end(), false);
+  std::fill(draftReady.begin(), draftReady.end(), false);
+  std::fill(embeddingReady.begin(), embeddingReady.end(), false);
+  if (runsRows(kind)) std::fill(hiddenReady.begin(), hiddenReady.end(), false);
+  return ++lastTicket;
+}
+
+Status GpuExecutable::start(const Bucket &bucket, const LatheStep &counted) {
   using Clock = std::chrono::steady_clock;
-  for (uint32_t i = wide->firstLaunch, end = i + wide->launchCount; i < end; ++i) {
+  for (uint32_t i = bucket.firstLaunch, end = i + bucket.launchCount; i < end; ++i) {
     const Launch &l = program.launches[i];
     uint64_t items = launchItems(l, counted);
     if (items == 0) continue;
@@ -296,12 +329,7 @@ Result<Ticket> GpuExecutable::submit(EntryKind kind, const LatheStep &step) {
     profile.calls += 1;
     profile.seconds += seconds;
   }
-  std::fill(logitsReady.begin(), logitsReady.end(), false);
-  std::fill(choicesReady.begin(), choicesReady.end(), false);
-  std::fill(draftReady.begin(), draftReady.end(), false);
-  std::fill(embeddingReady.begin(), embeddingReady.end(), false);
-  if (runsRows(kind)) std::fill(hiddenReady.begin(), hiddenReady.end(), false);
-  return ++lastTicket;
+  return Status();
 }
 
 } // namespace

@@ -1,0 +1,144 @@
+//===- CudaGraphTest.cpp - the CUDA device on a driver library of the test ------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//
+// The whole way from an engine's step to the driver's calls, without a GPU: FakeCuda.cpp runs the toy model's kernels.
+//===----------------------------------------------------------------------===//
+#include "FakeCuda.h"
+#include "ToyArtifact.h"
+#include "lathe/artifact/ProgramCodec.h"
+#include "runtime/device/gpu/GpuExecutable.h"
+#include "runtime/engine/Engine.h"
+#include <cstring>
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+using namespace lathe;
+using namespace lathe::artifact;
+using namespace lathe::runtime;
+using namespace lathe::test;
+
+namespace {
+
+const std::string path = "cuda-graph-test.lathe";
+
+FakeCudaState &fake() {
+  void *library = dlopen(FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
+  EXPECT_TRUE(library) << dlerror();
+  return *reinterpret_cast<FakeCudaState *(*)()>(dlsym(library, "fakeCudaState"))();
+}
+
+void writeArtifact() {
+  Program p = toyProgram({});
+  for (size_t i = 0; i < p.kernels.size(); ++i) p.blocks.push_back({32, 16});
+  for (const Launch &l : p.launches) fake().arguments[p.kernels[l.kernel]] = l.argCount + 1;
+  auto writer = ArtifactWriter::create(path);
+  ASSERT_TRUE(writer.ok());
+  std::string text = "toy ptx", code = TOY_KERNELS;
+  ASSERT_TRUE(writer->addSection(SectionKind::program, Variant::sm_90a, encodeProgram(p)).ok());
+  ASSERT_TRUE(writer->addSection(SectionKind::ptx, Variant::sm_90a, {reinterpret_cast<const uint8_t *>(text.data()), text.size()}).ok());
+  ASSERT_TRUE(writer->addSection(SectionKind::cubin, Variant::sm_90a, {reinterpret_cast<const uint8_t *>(code.c_str()), code.size() + 1}).ok());
+  ASSERT_TRUE(addToySections(*writer, {}, toyProgram({})).ok());
+  ASSERT_TRUE(writer->finish().ok());
+}
+
+class FakeDevice : public Device {
+public:
+  const char *name() const override { return "cuda"; }
+  std::string gpuCode() const override { return "sm_90a"; }
+  Result<std::unique_ptr<Executable>> prepare(std::shared_ptr<LoadedArtifact> artifact, const ExecutableOptions &options) override {
+    LATHE_ASSIGN_OR_RETURN(auto driver, makeCudaDriver(FAKE_CUDA));
+    return prepareOnGpu(std::move(driver), std::move(artifact), options);
+  }
+};
+
+struct CudaGraph : ::testing::Test {
+  FakeDevice device;
+  std::unique_ptr<Engine> engine;
+  std::vector<int32_t> tokens;
+  std::vector<std::vector<float>> expected;
+  SequenceId sequence{};
+  size_t done = 0;
+
+  void SetUp() override {
+    writeArtifact();
+    auto &state = fake();
+    auto arguments = state.arguments;
+    state = {};
+    state.arguments = arguments;
+    auto loaded = LoadedArtifact::load(path, {.variant = {}, .gpu = device.gpuCode()});
+    ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+    EngineOptions options;
+    options.chunkRows = 64;
+    options.maxSequences = 2;
+    auto made = Engine::create(*loaded, options, &device);
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    engine = *std::move(made);
+    for (int i = 0; i < 120; ++i) tokens.push_back((i * i + 7) % toyVocabulary);
+    expected = toyLogits({}, tokens);
+    sequence = *engine->open();
+  }
+  /// The next |rows| tokens of the sequence.
+  Status run(size_t rows) {
+    Work work[] = {{sequence, std::span(tokens).subspan(done, rows), OutputRows::all}};
+    size_t at = done;
+    Status s = engine->forward(work, [&](size_t, size_t token, std::span<const float> row) {
+      EXPECT_EQ(std::memcmp(row.data(), expected[at + token].data(), row.size_bytes()), 0) << at + token;
+      return Status();
+    });
+    if (s.ok()) done += rows;
+    return s;
+  }
+};
+
+TEST_F(CudaGraph, IsMadeOnceForAsManyRows) {
+  auto &state = fake();
+  for (int i = 0; i < 5; ++i) {
+    Status s = run(1);
+    ASSERT_TRUE(s.ok()) << s.message();
+  }
+  const uint64_t captures = state.captures, started = state.started;
+  EXPECT_GT(captures, 0u);
+  EXPECT_EQ(state.executables, int64_t(captures)); // each is kept
+  EXPECT_EQ(state.graphs, 0);
+  EXPECT_EQ(state.executed, 5 * started);
+  EXPECT_EQ(state.graphLaunches, 5 * captures);
+  Status s = run(3); // other blocks, another graph
+  ASSERT_TRUE(s.ok()) << s.message();
+  EXPECT_GT(state.captures, captures);
+  const uint64_t more = state.captures;
+  ASSERT_TRUE(run(3).ok() && run(1).ok() && run(3).ok());
+  EXPECT_EQ(state.captures, more);
+  engine.reset();
+  EXPECT_EQ(state.executables, 0);
+  EXPECT_EQ(state.memory, 0);
+}
+
+TEST_F(CudaGraph, IsNotMadeOfLongSteps) {
+  auto &state = fake();
+  Status s = run(60);
+  ASSERT_TRUE(s.ok()) << s.message();
+  const uint64_t captures = state.captures; // the head's: few rows at a time
+  s = run(50);
+  ASSERT_TRUE(s.ok()) << s.message();
+  EXPECT_GT(state.executed, 0u);
+  EXPECT_LE(state.captures, captures + 1);
+}
+
+TEST_F(CudaGraph, OfAFailedLaunchIsForgotten) {
+  auto &state = fake();
+  state.failStart = 1;
+  Status s = run(1);
+  EXPECT_NE(s.message().find("starting a kernel failed"), std::string::npos) << s.message();
+  EXPECT_EQ(state.graphs + state.executables, 0);
+  EXPECT_EQ(state.executed, 0u);
+  state.failStart = UINT64_MAX;
+  sequence = *engine->open(); // the engine does not know what a failed step has done to the other
+  s = run(1);
+  EXPECT_TRUE(s.ok()) << s.message();
+  state.failInstantiate = true;
+  s = run(2);
+  EXPECT_NE(s.message().find("making a graph failed: a fake error"), std::string::npos) << s.message();
+  EXPECT_EQ(state.graphs, 0);
+}
+
+} // namespace

@@ -1,0 +1,158 @@
+//===- FakeCuda.cpp - NVIDIA's driver library on host memory -------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//
+// A shared library with the driver's functions that Lathe calls: device memory is host memory, a module is the toy model's x86 code, a launch calls
+// it for all blocks. A stream that is being captured runs nothing and refuses copies, as the real one does.
+//===----------------------------------------------------------------------===//
+#include "FakeCuda.h"
+#include "lathe/artifact/Step.h"
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <fstream>
+#include <vector>
+
+using namespace lathe;
+
+namespace {
+
+constexpr int success = 0, invalidValue = 1, captureUnsupported = 900;
+
+struct Function {
+  std::string name;
+  LatheKernelFn code;
+};
+struct Start {
+  Function *function;
+  unsigned blocks;
+  std::vector<uint64_t> args;
+};
+struct Graph {
+  std::vector<Start> starts;
+};
+
+test::FakeCudaState state;
+bool capturing = false;
+Graph captured;
+std::map<uint64_t, void *> memory;
+
+void execute(const Start &s) {
+  std::vector<uint8_t *> pointers;
+  for (size_t i = 0; i + 1 < s.args.size(); ++i) pointers.push_back(reinterpret_cast<uint8_t *>(s.args[i]));
+  alignas(64) uint8_t scratch[4096];
+  s.function->code(pointers.data(), reinterpret_cast<const LatheStep *>(s.args.back()), 0, s.blocks, 1, scratch);
+  ++state.executed;
+}
+int copy(uint64_t to, uint64_t from, size_t bytes) {
+  if (capturing) return captureUnsupported;
+  if (bytes) std::memcpy(reinterpret_cast<void *>(to), reinterpret_cast<const void *>(from), bytes);
+  return success;
+}
+
+} // namespace
+
+extern "C" {
+
+test::FakeCudaState *fakeCudaState() { return &state; }
+
+int cuInit(unsigned) { return success; }
+int cuDriverGetVersion(int *v) { return *v = 12000, success; }
+int cuGetErrorString(int error, const char **text) { return *text = error == captureUnsupported ? "not while a stream is captured" : "a fake error", success; }
+int cuDeviceGetCount(int *n) { return *n = 1, success; }
+int cuDeviceGet(int *d, int) { return *d = 0, success; }
+int cuDeviceGetName(char *name, int n, int) { return std::snprintf(name, size_t(n), "fake"), success; }
+int cuDeviceGetAttribute(int *v, int attribute, int) { return *v = attribute == 75 ? 9 : 0, success; }
+int cuDevicePrimaryCtxRetain(void **c, int) { return *c = &state, success; }
+int cuDevicePrimaryCtxRelease_v2(int) { return success; }
+int cuCtxSetCurrent(void *) { return success; }
+int cuStreamCreate(void **s, unsigned) { return *s = &capturing, success; }
+int cuStreamDestroy_v2(void *) { return success; }
+int cuStreamSynchronize(void *) { return capturing ? captureUnsupported : success; }
+int cuMemAlloc_v2(uint64_t *address, size_t bytes) {
+  if (capturing) return captureUnsupported;
+  void *p = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  std::memset(p, 0xff, bytes);
+  *address = reinterpret_cast<uint64_t>(p);
+  memory[*address] = p;
+  ++state.memory;
+  return success;
+}
+int cuMemFree_v2(uint64_t address) {
+  auto found = memory.find(address);
+  if (found == memory.end()) return invalidValue;
+  std::free(found->second);
+  memory.erase(found);
+  --state.memory;
+  return success;
+}
+int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *) { return copy(to, reinterpret_cast<uint64_t>(from), bytes); }
+int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *) { return copy(reinterpret_cast<uint64_t>(to), from, bytes); }
+int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void *) { return copy(to, from, bytes); }
+int cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, void *) {
+  if (capturing) return captureUnsupported;
+  return std::memset(reinterpret_cast<void *>(to), value, bytes), success;
+}
+/// |image|: the path of the code, as text.
+int cuModuleLoadDataEx(void **module, const void *image, unsigned, int *, void **) {
+  *module = dlopen(static_cast<const char *>(image), RTLD_NOW | RTLD_LOCAL);
+  return *module ? success : invalidValue;
+}
+int cuModuleUnload(void *module) { return dlclose(module) ? invalidValue : success; }
+int cuModuleGetFunction(void **function, void *module, const char *name) {
+  auto code = reinterpret_cast<LatheKernelFn>(dlsym(module, name));
+  if (!code) return invalidValue;
+  static std::map<std::string, Function> all;
+  all[name] = {name, code};
+  *function = &all[name];
+  return success;
+}
+int cuFuncSetAttribute(void *, int, int) { return success; }
+int cuLaunchKernel(void *function, unsigned blocks, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **params, void **) {
+  if (state.started++ == state.failStart) return invalidValue;
+  Start s{static_cast<Function *>(function), blocks, {}};
+  for (unsigned i = 0; i < state.arguments.at(s.function->name); ++i) s.args.push_back(*static_cast<uint64_t *>(params[i]));
+  if (capturing)
+    captured.starts.push_back(std::move(s));
+  else
+    execute(s);
+  return success;
+}
+int cuStreamBeginCapture_v2(void *, int) {
+  if (capturing) return invalidValue;
+  capturing = true;
+  captured = {};
+  ++state.captures;
+  return success;
+}
+int cuStreamEndCapture(void *, void **graph) {
+  if (!capturing) return invalidValue;
+  capturing = false;
+  ++state.graphs;
+  *graph = new Graph(captured);
+  return success;
+}
+int cuGraphInstantiateWithFlags(void **executable, void *graph, unsigned long long) {
+  if (state.failInstantiate) return invalidValue;
+  ++state.executables;
+  *executable = new Graph(*static_cast<Graph *>(graph));
+  return success;
+}
+int cuGraphDestroy(void *graph) {
+  --state.graphs;
+  delete static_cast<Graph *>(graph);
+  return success;
+}
+int cuGraphExecDestroy(void *executable) {
+  --state.executables;
+  delete static_cast<Graph *>(executable);
+  return success;
+}
+int cuGraphLaunch(void *executable, void *) {
+  if (capturing) return captureUnsupported;
+  ++state.graphLaunches;
+  for (const Start &s : static_cast<Graph *>(executable)->starts) execute(s);
+  return success;
+}
+
+} // extern "C"

@@ -1,0 +1,22 @@
+//===- FakeCuda.h - what FakeCuda.cpp counts ---------------------------*- C++ -*-===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//===----------------------------------------------------------------------===//
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace lathe::test {
+
+/// State of a FakeCuda library, by its function fakeCudaState().
+struct FakeCudaState {
+  std::map<std::string, unsigned> arguments; ///< of each kernel, set by the test: a launch does not tell
+  uint64_t executed = 0;     ///< kernels that ran
+  uint64_t started = 0;      ///< calls of cuLaunchKernel
+  uint64_t captures = 0, graphLaunches = 0;
+  int64_t graphs = 0, executables = 0, memory = 0; ///< that are alive
+  uint64_t failStart = UINT64_MAX; ///< the call of cuLaunchKernel that fails
+  bool failInstantiate = false;
+};
+
+} // namespace lathe::test

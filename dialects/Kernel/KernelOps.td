@@ -222,11 +222,13 @@ def Kernel_OutputOp : Kernel_Op<"output", [AttrSizedOperandSegments]> {
   let summary = "marks the step's results";
   let description = [{
     `hidden`: the rows that the head starts from; `logits`: its result; `embedding`: the output rows behind the last norm, made by an op that serves
-    nothing else and runs only when they are asked for; `choices`: what stands for the logits where only the largest one counts, and runs instead of them; `more`: logits of a draft program's further heads.
+    nothing else and runs only when they are asked for; `choices`: what stands for the logits where only the largest one counts, and runs instead of them; `more`: logits of a draft program's further heads;
+    `features`: rows that a draft over the step's features takes, which are there until the next step.
   }];
-  let arguments = (ins Kernel_RowsType:$hidden, Kernel_RowsType:$logits, Optional<Kernel_RowsType>:$embedding, Optional<Kernel_RowsType>:$choices, Variadic<Kernel_RowsType>:$more);
+  let arguments = (ins Kernel_RowsType:$hidden, Kernel_RowsType:$logits, Optional<Kernel_RowsType>:$embedding, Optional<Kernel_RowsType>:$choices, Variadic<Kernel_RowsType>:$more,
+                       Variadic<Kernel_RowsType>:$features);
   let assemblyFormat = [{
-    `hidden` $hidden `logits` $logits (`more` `(` $more^ `:` type($more) `)`)? (`embedding` $embedding^ `:` type($embedding) `,`)? (`choices` $choices^ `:` type($choices) `,`)? attr-dict `:`
+    `hidden` $hidden `logits` $logits (`more` `(` $more^ `:` type($more) `)`)? (`features` `(` $features^ `:` type($features) `)`)? (`embedding` $embedding^ `:` type($embedding) `,`)? (`choices` $choices^ `:` type($choices) `,`)? attr-dict `:`
     type($hidden) `,` type($logits)
   }];
 }

@@ -88,6 +88,12 @@ def LLM_SliceAttr : LLM_Attr<"Slice", "slice"> {
   let assemblyFormat = "`<` $source `,` $begin `,` $end `>`";
 }
 
+def LLM_ColumnsAttr : LLM_Attr<"Columns", "columns"> {
+  let summary = "columns begin .. end-1 of an unquantized matrix (one input's part of a linear over several)";
+  let parameters = (ins "mlir::Attribute":$source, "int64_t":$begin, "int64_t":$end);
+  let assemblyFormat = "`<` $source `,` $begin `,` $end `>`";
+}
+
 def LLM_TransposeAttr : LLM_Attr<"Transpose", "transpose"> {
   let summary = "transpose of an unquantized matrix (GPT-2 stores [in, out])";
   let parameters = (ins "mlir::Attribute":$source);

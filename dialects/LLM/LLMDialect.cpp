@@ -140,6 +140,15 @@ FailureOr<ExpressionType> lathe::llm::inferExpression(Attribute expression,
         type->shape[0] = a.getEnd() - a.getBegin();
         return type;
       })
+      .Case<ColumnsAttr>([&](ColumnsAttr a) -> FailureOr<ExpressionType> {
+        auto type = inferExpression(a.getSource(), emitError);
+        if (failed(type)) return failure();
+        if (type->shape.size() != 2 || !isFloat(type->storage)) return emitError() << "expected an unquantized matrix to take columns of";
+        if (a.getBegin() < 0 || a.getEnd() <= a.getBegin() || a.getEnd() > type->shape[1])
+          return emitError() << "columns " << a.getBegin() << " .. " << a.getEnd() << " are outside " << type->shape[1] << " columns";
+        type->shape[1] = a.getEnd() - a.getBegin();
+        return type;
+      })
       .Case<TransposeAttr>([&](TransposeAttr a) -> FailureOr<ExpressionType> {
         auto type = inferExpression(a.getSource(), emitError);
         if (failed(type)) return failure();

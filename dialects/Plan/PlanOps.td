@@ -28,6 +28,7 @@ def Plan_ProgramOp : Plan_Op<"program", [SymbolTable, NoTerminator, SingleBlock,
     `choicesStride` if "head_choices" is, `draftMaxSeq` (positions that
     the draft was made for) and the place of its logits if the entries "draft" and "draft_head" are. `draftInputSize` and the place of its input are there if the draft takes
     rows, `draftMoreLogits` has the places of the logits of its further heads, and `draftMethod` (DraftMethod of include/lathe/artifact/Program.h) says what made it.
+    A draft over features has its own rows at `draftOwnOffset`, `draftFeatures` has the places of the step's features (none: the hidden rows), and `draftTokens` says what each token of a reduced vocabulary is.
 
     Example: `plan.program max_rows 512 max_out_rows 16 max_seq 8192 vocabulary 49152 hidden 576 arena 1048576 { ... }`
   }];
@@ -37,7 +38,8 @@ def Plan_ProgramOp : Plan_Op<"program", [SymbolTable, NoTerminator, SingleBlock,
                        OptionalAttr<I64Attr>:$draftMaxSeq, OptionalAttr<I64Attr>:$draftLogitsOffset, OptionalAttr<I64Attr>:$draftLogitsStride,
                        OptionalAttr<I64Attr>:$draftMethod, OptionalAttr<I64Attr>:$draftInputOffset, OptionalAttr<I64Attr>:$draftInputStride,
                        OptionalAttr<I64Attr>:$draftInputSize, OptionalAttr<DenseI64ArrayAttr>:$draftMoreLogits,
-                       OptionalAttr<I64Attr>:$choicesOffset, OptionalAttr<I64Attr>:$choicesStride);
+                       OptionalAttr<I64Attr>:$choicesOffset, OptionalAttr<I64Attr>:$choicesStride,
+                       OptionalAttr<I64Attr>:$draftOwnOffset, OptionalAttr<DenseI64ArrayAttr>:$draftFeatures, OptionalAttr<I32ElementsAttr>:$draftTokens);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     `max_rows` $maxRows `max_out_rows` $maxOutRows `max_seq` $maxSeq `vocabulary` $vocabulary `hidden` $hidden `arena` $arenaBytes

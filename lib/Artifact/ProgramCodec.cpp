@@ -164,11 +164,17 @@ template <typename Coder, typename P> void fields(Coder &coder, P &program) {
     c.scalar(plane.bytes);
   });
   if (!coder.more(heads || choices)) return; // no draft program that takes rows
-  coder.enumeration(program.draftMethod, static_cast<uint32_t>(DraftMethod::medusa));
+  coder.enumeration(program.draftMethod, static_cast<uint32_t>(DraftMethod::eagle3));
   coder.scalar(program.draftInputOffset);
   coder.scalar(program.draftInputStride);
   coder.scalar(program.draftInputSize);
-  coder.list(program.draftMoreLogits, 8, [](auto &c, auto &offset) { c.scalar(offset); });
+  auto scalar = [](auto &c, auto &value) { c.scalar(value); };
+  coder.list(program.draftMoreLogits, 8, scalar);
+  if (goesOnFromItself(program.draftMethod)) {
+    coder.scalar(program.draftOwnOffset);
+    coder.list(program.draftFeatures, 8, scalar);
+    coder.list(program.draftTokens, 4, scalar);
+  }
   if (!coder.more(choices)) return; // one form of the head
   coder.scalar(program.choicesOffset);
   coder.scalar(program.choicesStride);

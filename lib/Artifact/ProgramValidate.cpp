@@ -81,7 +81,7 @@ Status checkLaunch(const Program &p, size_t index) {
 }
 
 /// A group of the draft program is used by the entry "draft" alone, which uses such groups or the step's, not both: the runtime gives
-/// each entry the block tables of one kind. A draft that takes rows of the step uses none: the runtime gives it no blocks.
+/// each entry the block tables of one kind. Heads over rows of the step use none: the runtime gives them no blocks; what goes on from its own rows uses its own.
 Status checkDraftGroups(const Program &p) {
   if (!p.kvGroups.empty() && p.kvGroups[0].draft) return wrong("program: expected a KV group of the step first, found one of the draft program");
   bool used[2] = {};
@@ -91,7 +91,7 @@ Status checkDraftGroups(const Program &p) {
         for (uint32_t a = p.launches[i].firstArg; a < p.launches[i].firstArg + p.launches[i].argCount; ++a) {
           const Arg &arg = p.args[a];
           if (arg.kind != ArgKind::kv) continue;
-          if (p.draftInputStride && entry.name.starts_with("draft"))
+          if (p.draftInputStride && !goesOnFromItself(p.draftMethod) && entry.name.starts_with("draft"))
             return wrong("program: entry '%s': launch %u uses KV group %u, expected none of a draft that takes rows", entry.name.c_str(), i, arg.group);
           uint32_t draft = p.kvGroups[arg.group].draft;
           if (entry.name == "draft")
@@ -99,6 +99,7 @@ Status checkDraftGroups(const Program &p) {
           else if (draft)
             return wrong("program: entry '%s': launch %u uses KV group %u, which is the draft program's", entry.name.c_str(), i, arg.group);
         }
+  if (used[0] && goesOnFromItself(p.draftMethod)) return wrong("program: entry 'draft': expected KV groups of its own of a draft that goes on from its own rows, found the step's");
   if (used[0] && used[1]) return wrong("program: entry 'draft': expected KV groups of its own or those of the step, found both");
   return Status();
 }
@@ -149,17 +150,26 @@ Status validateProgram(const Program &p, uint64_t weightBytes) {
   LATHE_RETURN_IF_ERROR(range("draftMaxSeq", p.draftMaxSeq, 0, p.maxSeq));
   if (p.draftMaxSeq)
     LATHE_RETURN_IF_ERROR(
-        resultBuffer("draft logits", p.draftLogitsOffset, p.draftLogitsStride, p.vocabulary, p.maxOutRows, p.arenaBytes));
+        resultBuffer("draft logits", p.draftLogitsOffset, p.draftLogitsStride, p.draftVocabulary(), p.maxOutRows, p.arenaBytes));
 
+  bool goesOn = goesOnFromItself(p.draftMethod);
+  LATHE_RETURN_IF_ERROR(range("rows of the step that the draft takes", p.draftFeatures.size(), 0, goesOn ? 8 : 0));
+  LATHE_RETURN_IF_ERROR(range("tokens of the draft", p.draftTokens.size(), 0, goesOn ? p.vocabulary : 0));
+  if (goesOn) {
+    LATHE_RETURN_IF_ERROR(resultBuffer("draft's own rows", p.draftOwnOffset, p.hiddenStride, p.hiddenSize, p.maxRows, p.arenaBytes));
+    for (uint64_t offset : p.draftFeatures) LATHE_RETURN_IF_ERROR(resultBuffer("rows for the draft", offset, p.hiddenStride, p.hiddenSize, p.maxRows, p.arenaBytes));
+    for (uint32_t token : p.draftTokens) LATHE_RETURN_IF_ERROR(range("token of the draft", token, 0, p.vocabulary - 1));
+  }
   if (p.draftInputStride) {
+    uint64_t rowSize = p.hiddenSize * (goesOn ? 1 + std::max<uint64_t>(1, p.draftFeatures.size()) : 1);
     LATHE_RETURN_IF_ERROR(range("draftMaxSeq of a draft that takes rows", p.draftMaxSeq, 1, p.maxSeq));
-    LATHE_RETURN_IF_ERROR(range("size of the draft's rows", p.draftInputSize, p.hiddenSize, p.hiddenSize));
+    LATHE_RETURN_IF_ERROR(range("size of the draft's rows", p.draftInputSize, rowSize, rowSize));
     LATHE_RETURN_IF_ERROR(resultBuffer("draft input", p.draftInputOffset, p.draftInputStride, p.draftInputSize, p.maxRows, p.arenaBytes));
   }
   bool takesRows = p.draftMaxSeq && p.draftInputStride;
   if ((p.draftMethod != DraftMethod::program) != takesRows)
     return wrong("program: expected a draft method %s rows, found %u", takesRows ? "that takes" : "without", static_cast<uint32_t>(p.draftMethod));
-  LATHE_RETURN_IF_ERROR(range("further heads of the draft", p.draftMoreLogits.size(), 0, takesRows ? maxDraftTokens - 1 : 0));
+  LATHE_RETURN_IF_ERROR(range("further heads of the draft", p.draftMoreLogits.size(), 0, takesRows && !goesOn ? maxDraftTokens - 1 : 0));
   for (uint64_t offset : p.draftMoreLogits)
     LATHE_RETURN_IF_ERROR(resultBuffer("draft logits", offset, p.draftLogitsStride, p.vocabulary, p.maxOutRows, p.arenaBytes));
 

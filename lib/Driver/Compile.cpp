@@ -85,7 +85,7 @@ static Status checkOptions(const CompileOptions &o) {
     LATHE_RETURN_IF_ERROR(checkChoice("--disable", pass, fusionPasses()));
   LATHE_RETURN_IF_ERROR(syntheticSeed(o).status());
   LATHE_ASSIGN_OR_RETURN(SpeculateOption speculate, parseSpeculate(o.speculate));
-  if ((speculate.method == "medusa") == o.speculateWeights.empty())
+  if (speculate.readsWeights() == o.speculateWeights.empty())
     return makeError(StatusCode::invalidArgument, "--speculate-weights: expected %s with --speculate '%s', found '%s'", o.speculateWeights.empty() ? "a directory of heads" : "none",
                      o.speculate.c_str(), o.speculateWeights.c_str());
   if (o.page < 16 || o.page > 1024 || o.page % 16) return makeError(StatusCode::invalidArgument, "--page: expected a multiple of 16 in 16 .. 1024, found %lld", (long long)o.page);
@@ -162,7 +162,7 @@ Result<CompileResult> compileModel(const CompileRequest &request) {
     progress("importing " + speculate.model);
     LATHE_RETURN_IF_ERROR(addDraftModel(*module, speculate, options, text));
   }
-  if (speculate.method == "medusa" && from < Phase::configure && last >= Phase::configure) {
+  if (speculate.readsWeights() && from < Phase::configure && last >= Phase::configure) {
     progress("reading " + options.speculateWeights);
     LATHE_RETURN_IF_ERROR(addDraftHeads(*module, speculate, options));
   }

@@ -115,6 +115,12 @@ Program buildProgram(plan::ProgramOp op, uint64_t scratch) {
   for (int64_t offset : op.getDraftMoreLogits().value_or(llvm::ArrayRef<int64_t>()))
     p.draftMoreLogits.push_back(uint64_t(offset));
   p.choicesOffset = op.getChoicesOffset().value_or(0), p.choicesStride = op.getChoicesStride().value_or(0);
+  p.draftOwnOffset = op.getDraftOwnOffset().value_or(0);
+  for (int64_t offset : op.getDraftFeatures().value_or(llvm::ArrayRef<int64_t>()))
+    p.draftFeatures.push_back(uint64_t(offset));
+  if (auto tokens = op.getDraftTokensAttr())
+    for (const llvm::APInt &token : tokens.getValues<llvm::APInt>())
+      p.draftTokens.push_back(uint32_t(token.getZExtValue()));
   llvm::StringMap<uint32_t> kernels, groups, names;
   SymbolTable symbols(op);
   for (auto k : op.getOps<plan::KernelOp>())

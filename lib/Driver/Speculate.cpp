@@ -33,11 +33,11 @@ Result<SpeculateOption> parseSpeculate(const std::string &text) {
     option.method = "layerskip";
     return option;
   }
-  if (text == "medusa") {
+  if (text == "medusa" || text == "eagle" || text == "eagle2" || text == "eagle3") {
     option.method = text;
     return option;
   }
-  return makeError(StatusCode::invalidArgument, "--speculate '%s': expected draft:MODEL, layerskip:LAYERS or medusa", text.c_str());
+  return makeError(StatusCode::invalidArgument, "--speculate '%s': expected draft:MODEL, layerskip:LAYERS, medusa, eagle, eagle2 or eagle3", text.c_str());
 }
 
 Status addDraftModel(ModuleOp module, const SpeculateOption &option, const CompileOptions &options, const ModelText &text) {
@@ -84,7 +84,16 @@ Status addDraftHeads(ModuleOp module, const SpeculateOption &option, const Compi
   if (step && step.getNumResults()) logits = dyn_cast<RankedTensorType>(step.getResultTypes()[0]);
   if (step) step.walk([&](llm::SelectRowsOp select) { hidden = dyn_cast<RankedTensorType>(select.getInput().getType()); });
   if (!logits || !hidden) return makeError(StatusCode::unsupported, "%s: expected a language model with a function 'step' and an llm.select_rows in it", where.c_str());
-  auto heads = importMedusaHeads(*module.getContext(), options.speculateWeights, {hidden.getShape().back(), logits.getShape().back()});
+  HeadShape shape{hidden.getShape().back(), logits.getShape().back()};
+  auto read = [&] {
+    if (option.method == "medusa") return importMedusaHeads(*module.getContext(), options.speculateWeights, shape);
+    EagleShape eagle{shape, 0, options.maxSeq, option.method == "eagle3"};
+    step.walk([&](llm::KVAppendOp) { ++eagle.layers; });
+    if (auto model = module->getAttrOfType<DictionaryAttr>("llm.model"); model && !eagle.maxSequence)
+      if (auto positions = model.getAs<IntegerAttr>("max_sequence")) eagle.maxSequence = positions.getInt();
+    return importEagle(*module.getContext(), options.speculateWeights, eagle);
+  };
+  auto heads = read();
   if (!heads.ok()) return heads.status().at(where);
   (*heads)->setSymName("draft");
   module.push_back(heads->release());

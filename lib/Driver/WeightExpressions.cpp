@@ -62,6 +62,10 @@ Result<WeightRows> weightRows(Attribute expression, FileCache &files) {
         LATHE_ASSIGN_OR_RETURN(auto rows, weightRows(a.getSource(), files));
         return rows.slice(a.getBegin(), a.getEnd());
       })
+      .Case<llm::ColumnsAttr>([&](llm::ColumnsAttr a) -> R {
+        LATHE_ASSIGN_OR_RETURN(auto rows, weightRows(a.getSource(), files));
+        return rows.columnsOf(a.getBegin(), a.getEnd());
+      })
       .Case<llm::TransposeAttr>([&](llm::TransposeAttr a) -> R {
         LATHE_ASSIGN_OR_RETURN(auto rows, weightRows(a.getSource(), files));
         return rows.transpose();

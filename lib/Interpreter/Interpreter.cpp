@@ -49,6 +49,7 @@ public:
 
   void reset() override {
     if (model) model->reset();
+    lastFeatures.clear();
     forget();
   }
   void forget() {
@@ -69,9 +70,9 @@ public:
       arguments.emplace_back();
       if (isa<KVType>(type)) arguments.back().kv = cache;
       if (!isa<RankedTensorType>(type)) continue;
-      auto hidden = hiddenRows(stepBatch);
-      if (failed(hidden)) return failure();
-      arguments.back().rows = *hidden;
+      auto taken = takenRows(stepBatch, cast<RankedTensorType>(type).getDimSize(1));
+      if (failed(taken)) return failure();
+      arguments.back().rows = *taken;
     }
     forget(); // the arguments are the only owners now
     if (failed(runBlock(function.getBody().front(), arguments, results))) return failure();
@@ -93,8 +94,14 @@ public:
     auto selects = llvm::to_vector(step.getOps<SelectRowsOp>());
     if (selects.size() != 1) return step.emitError() << "expected one llm.select_rows in the step of a draft that takes rows, found " << selects.size();
     auto value = dyn_cast<OpResult>(selects[0].getInput());
-    Type taken = function.getArgumentTypes().back();
-    if (!value || value.getType() != taken) return function.emitError() << "expected rows of type " << selects[0].getInput().getType() << ", found " << taken;
+    auto taken = cast<RankedTensorType>(function.getArgumentTypes().back());
+    // Either these rows, or [own | features] of the row before.
+    int64_t hiddenWidth = widthOf(selects[0].getInput()), features = 0;
+    auto results = step.getResultTypes();
+    for (Type type : results.drop_front())
+      if (auto rows = dyn_cast<RankedTensorType>(type); rows && rows.getDimSize(1) == hiddenWidth) features += hiddenWidth;
+    if (!value || (value.getType() != taken && taken.getDimSize(1) != hiddenWidth + (features ? features : hiddenWidth)))
+      return function.emitError() << "expected rows of type " << selects[0].getInput().getType() << ", found " << taken;
     InterpreterOptions own = options;
     own.function = "step";
     model = std::make_unique<Machine>(module, step, std::move(own));
@@ -115,10 +122,38 @@ private:
   };
   using Environment = llvm::DenseMap<Value, Held>;
 
-  FailureOr<std::shared_ptr<Rows<Real>>> hiddenRows(const StepBatch &stepBatch) {
-    if (failed(model->step(stepBatch))) return failure();
-    auto rows = std::make_shared<Rows<Real>>(hidden.rows, hidden.cols);
-    llvm::copy(hidden.values, rows->data.begin());
+  FailureOr<std::shared_ptr<Rows<Real>>> takenRows(const StepBatch &stepBatch, int64_t width) {
+    auto results = model->step(stepBatch);
+    if (failed(results)) return failure();
+    auto rows = std::make_shared<Rows<Real>>(hidden.rows, width);
+    if (width == hidden.cols) {
+      llvm::copy(hidden.values, rows->data.begin());
+      return rows;
+    }
+    // Zeros, and the features of the row before: the parent, the one in front in the batch, or the last of an earlier batch.
+    std::vector<const RowValues *> parts;
+    for (const RowValues &rest : llvm::drop_begin(*results))
+      if (rest.cols == hidden.cols) parts.push_back(&rest); // others are choices
+    if (parts.empty()) parts.push_back(&hidden);
+    auto featuresOf = [&](int64_t r) {
+      std::vector<double> all;
+      for (const RowValues *part : parts) all.insert(all.end(), part->values.begin() + r * part->cols, part->values.begin() + (r + 1) * part->cols);
+      return all;
+    };
+    for (auto [r, row] : llvm::enumerate(stepBatch.rows)) {
+      int64_t before = row.parent;
+      for (int64_t q = int64_t(r) - 1; before < 0 && q >= 0; --q)
+        if (stepBatch.rows[q].sequence == row.sequence && stepBatch.rows[q].parent < 0 && stepBatch.rows[q].slot + 1 == row.slot) before = q;
+      auto known = lastFeatures.find(row.sequence);
+      std::vector<double> features;
+      if (before >= 0)
+        features = featuresOf(before);
+      else if (known != lastFeatures.end() && known->second.first + 1 == row.slot)
+        features = known->second.second;
+      llvm::copy(features, rows->row(r) + width - int64_t(features.size()));
+    }
+    for (auto [r, row] : llvm::enumerate(stepBatch.rows))
+      if (row.parent < 0) lastFeatures[row.sequence] = {row.slot, featuresOf(r)};
     return rows;
   }
 
@@ -472,6 +507,7 @@ private:
   const StepBatch *batch = nullptr;
   std::unique_ptr<Machine> model; ///< of a draft that takes rows: it runs before
   RowValues hidden;               ///< what it had for its head
+  llvm::DenseMap<int64_t, std::pair<int64_t, std::vector<double>>> lastFeatures; ///< [sequence] slot of the last row without a parent, and its features
 };
 
 } // namespace

@@ -99,6 +99,17 @@ Status WeightReader::readTranspose(llm::TransposeAttr a, int64_t begin, int64_t 
   return Status();
 }
 
+Status WeightReader::readColumns(llm::ColumnsAttr a, int64_t begin, int64_t count, float *out) {
+  Shape source = shapeOf(a.getSource());
+  int64_t width = a.getEnd() - a.getBegin();
+  std::vector<float> row(source.cols);
+  for (int64_t i = 0; i < count; ++i, out += width) {
+    LATHE_RETURN_IF_ERROR(read(a.getSource(), begin + i, 1, row.data()));
+    std::copy_n(row.begin() + a.getBegin(), width, out);
+  }
+  return Status();
+}
+
 /// Rounds |rows| rows to what they are worth in |storage|.
 static Status round(StorageType storage, int64_t rows, int64_t cols, float *values) {
   std::vector<uint8_t> bytes(rowBytes(storage, cols));
@@ -116,6 +127,7 @@ Status WeightReader::read(Attribute expression, int64_t begin, int64_t count, fl
       .Case<llm::NBitsAttr, llm::QDQAttr>([&](Attribute a) { return readQuantized(a, begin, count, out); })
       .Case<llm::InterleaveAttr>([&](llm::InterleaveAttr a) { return readInterleave(a, begin, count, out); })
       .Case<llm::TransposeAttr>([&](llm::TransposeAttr a) { return readTranspose(a, begin, count, out); })
+      .Case<llm::ColumnsAttr>([&](llm::ColumnsAttr a) { return readColumns(a, begin, count, out); })
       .Case<llm::SliceAttr>([&](llm::SliceAttr a) { return read(a.getSource(), a.getBegin() + begin, count, out); })
       .Case<DenseElementsAttr>([&](DenseElementsAttr a) {
         auto values = a.getValues<float>();

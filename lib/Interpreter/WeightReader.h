@@ -34,6 +34,7 @@ private:
   /// Of a #llm.nbits or a #llm.qdq.
   Status readQuantized(mlir::Attribute a, int64_t begin, int64_t count, float *out);
   Status readInterleave(llm::InterleaveAttr a, int64_t begin, int64_t count, float *out);
+  Status readColumns(llm::ColumnsAttr a, int64_t begin, int64_t count, float *out);
   Status readTranspose(llm::TransposeAttr a, int64_t begin, int64_t count, float *out);
 
   std::string directory;

@@ -25,8 +25,10 @@ struct FuseHeadPass : lathe::impl::LLMFuseHeadPassBase<FuseHeadPass> {
       return;
     }
     auto ret = cast<func::ReturnOp>(step.getBody().front().getTerminator());
-    auto rows = ret.getNumOperands() == 2 ? dyn_cast<RankedTensorType>(ret.getOperand(0).getType()) : RankedTensorType();
-    if (!rows || rows.getRank() != 2 || !isa<KVType>(ret.getOperand(1).getType())) {
+    // Rows that a draft takes may stand between the two.
+    auto type = RankedTensorType::get({ShapedType::kDynamic, 2}, OpBuilder(ret).getF32Type());
+    auto rows = ret.getNumOperands() >= 2 ? dyn_cast<RankedTensorType>(ret.getOperand(0).getType()) : RankedTensorType();
+    if (!rows || rows.getRank() != 2 || !isa<KVType>(ret.getOperands().back().getType()) || ret.getOperand(1).getType() == type) {
       missed(ret, "llm-fuse-head", "the step does not return logits and a cache");
       return;
     }
@@ -37,11 +39,10 @@ struct FuseHeadPass : lathe::impl::LLMFuseHeadPassBase<FuseHeadPass> {
       return;
     }
     OpBuilder b(ret);
-    auto type = RankedTensorType::get({ShapedType::kDynamic, 2}, b.getF32Type());
     Location loc = derivedLoc(logits, ".argmax");
     Operation *copy = epilogue ? b.clone(*linear) : nullptr;
     auto argmax = ArgmaxOp::create(b, loc, type, copy ? copy->getResult(0) : logits);
-    ret->setOperands({logits, argmax.getResult(), ret.getOperand(1)});
+    ret->insertOperands(1, argmax.getResult());
     step.setFunctionType(b.getFunctionType(step.getArgumentTypes(), ret.getOperandTypes()));
     if (copy) fuse("argmax_linear", {copy, argmax});
     ++numFused;

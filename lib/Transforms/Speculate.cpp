@@ -49,19 +49,26 @@ struct SpeculatePass : lathe::impl::LLMSpeculatePassBase<SpeculatePass> {
       made = firstLayers(module, step);
     else if (method == "medusa")
       made = takeHeads(module, step);
+    else if (method == "eagle" || method == "eagle2" || method == "eagle3")
+      made = takeLayer(module, step);
     else
-      module.emitError() << "llm-speculate: expected method draft, layerskip or medusa, found '" << method << "'";
+      module.emitError() << "llm-speculate: expected method draft, layerskip, medusa, eagle, eagle2 or eagle3, found '" << method << "'";
     if (failed(made)) signalPassFailure();
   }
 
-  /// What the plan needs to know of the draft beside its function: |model| says how many positions it was made for.
-  void describe(ModuleOp module, ModuleOp model) {
+  /// What the plan needs to know of the draft beside its function: how many |positions| it was made for (null: as many as the model), |tokens| of a reduced
+  /// vocabulary.
+  void describe(ModuleOp module, Attribute positions, Attribute tokens = {}) {
     Builder b(&getContext());
     SmallVector<NamedAttribute> entries{b.getNamedAttr("method", b.getStringAttr(method))};
+    if (tokens) entries.push_back(b.getNamedAttr("tokens", tokens));
     if (method == "layerskip") entries.push_back(b.getNamedAttr("layers", b.getI64IntegerAttr(layers)));
-    if (auto attr = model->getAttrOfType<DictionaryAttr>("llm.model"))
-      if (Attribute positions = attr.get("max_sequence")) entries.push_back(b.getNamedAttr("max_sequence", positions));
+    if (positions) entries.push_back(b.getNamedAttr("max_sequence", positions));
     module->setAttr("llm.draft", b.getDictionaryAttr(entries));
+  }
+  static Attribute positionsOf(ModuleOp model, StringRef name = "llm.model") {
+    auto attr = model->getAttrOfType<DictionaryAttr>(name);
+    return attr ? attr.get("max_sequence") : Attribute();
   }
 
   /// Error: |function| is declared only, has branches or ends in something else than a return.
@@ -90,7 +97,7 @@ struct SpeculatePass : lathe::impl::LLMSpeculatePassBase<SpeculatePass> {
       diagnostic.attachNote(step.getLoc()) << "the model it drafts for";
       return diagnostic;
     }
-    describe(module, model);
+    describe(module, positionsOf(model));
     adopt(module, step, model, draft);
     draft->moveAfter(step);
     draft.setName(draftName);
@@ -98,8 +105,8 @@ struct SpeculatePass : lathe::impl::LLMSpeculatePassBase<SpeculatePass> {
     return success();
   }
 
-  /// Moves params and KV groups of |model| in front of |step|, with names of their own, and has |user| refer to them. |model| leaves the module.
-  void adopt(ModuleOp module, func::FuncOp step, ModuleOp model, func::FuncOp user) {
+  /// Moves params and KV groups of |model| in front of |step|, with names of their own, and has |users| refer to them. |model| leaves the module.
+  void adopt(ModuleOp module, func::FuncOp step, ModuleOp model, ArrayRef<func::FuncOp> users) {
     model->remove(); // its name is the function's
     SymbolTable symbols(module);
     llvm::StringMap<FlatSymbolRefAttr> names;
@@ -108,7 +115,7 @@ struct SpeculatePass : lathe::impl::LLMSpeculatePassBase<SpeculatePass> {
     for (ParamOp param : module.getOps<ParamOp>()) known.try_emplace({param.getValue(), param.getTypeAttr()}, param);
     for (Operation &op : llvm::make_early_inc_range(model.getOps())) {
       auto name = dyn_cast<SymbolOpInterface>(&op);
-      if (!name || &op == user) continue;
+      if (!name || isa<func::FuncOp>(op)) continue;
       auto param = dyn_cast<ParamOp>(&op);
       std::string old = name.getName().str();
       if (param)
@@ -122,11 +129,12 @@ struct SpeculatePass : lathe::impl::LLMSpeculatePassBase<SpeculatePass> {
       names[old] = FlatSymbolRefAttr::get(symbols.insert(&op));
       numParams += bool(param);
     }
-    user.walk([&](Operation *op) {
-      for (NamedAttribute attr : llvm::to_vector(op->getAttrs()))
-        if (auto reference = dyn_cast<FlatSymbolRefAttr>(attr.getValue()))
-          if (FlatSymbolRefAttr now = names.lookup(reference.getValue())) op->setAttr(attr.getName(), now);
-    });
+    for (func::FuncOp user : users)
+      user->walk([&](Operation *op) {
+        for (NamedAttribute attr : llvm::to_vector(op->getAttrs()))
+          if (auto reference = dyn_cast<FlatSymbolRefAttr>(attr.getValue()))
+            if (FlatSymbolRefAttr now = names.lookup(reference.getValue())) op->setAttr(attr.getName(), now);
+      });
   }
 
   //===--- heads over the step's rows ---------------------------------------------===//
@@ -161,7 +169,7 @@ struct SpeculatePass : lathe::impl::LLMSpeculatePassBase<SpeculatePass> {
       diagnostic.attachNote(step.getLoc()) << "the model they draft for";
       return diagnostic;
     }
-    describe(module, module);
+    describe(module, positionsOf(module));
     adopt(module, step, model, heads);
     // The draft: the rows of the step, what the step's head makes of them, the heads.
     OpBuilder b(&getContext());
@@ -195,6 +203,137 @@ struct SpeculatePass : lathe::impl::LLMSpeculatePassBase<SpeculatePass> {
     return success();
   }
 
+  //===--- a layer over features ---------------------------------------------------===//
+
+  /// Adds |extra| to what |step| returns, in front of the cache.
+  void returnMore(func::FuncOp step, ValueRange extra) {
+    Operation *end = step.getBody().front().getTerminator();
+    end->insertOperands(1, extra);
+    SmallVector<Type> results(end->getOperandTypes());
+    if (auto attrs = step.getAllResultAttrs()) {
+      SmallVector<Attribute> all(attrs.begin(), attrs.end());
+      all.insert(all.begin() + 1, extra.size(), DictionaryAttr::get(&getContext()));
+      step.setResAttrsAttr(ArrayAttr::get(&getContext(), all));
+    }
+    step.setType(FunctionType::get(&getContext(), step.getArgumentTypes(), results));
+  }
+
+  /// Clones into |b| what |value| is made of, as far as |map| does not know it.
+  static Value cloneInto(OpBuilder &b, Value value, IRMapping &map) {
+    if (Value known = map.lookupOrNull(value)) return known;
+    Operation *op = value.getDefiningOp();
+    for (Value operand : op->getOperands()) cloneInto(b, operand, map);
+    b.clone(*op, map);
+    return map.lookup(value);
+  }
+
+  static Value inlined(OpBuilder &b, func::FuncOp function, ValueRange arguments, SmallVector<Value> *all = nullptr) {
+    IRMapping map;
+    for (auto [from, to] : llvm::zip(function.getArguments(), arguments)) map.map(from, to);
+    for (Operation &op : function.getBody().front().without_terminator()) b.clone(op, map);
+    SmallVector<Value> results;
+    for (Value v : function.getBody().front().getTerminator()->getOperands()) results.push_back(map.lookup(v));
+    if (all) *all = results;
+    return results[0];
+  }
+
+  LogicalResult takeLayer(ModuleOp module, func::FuncOp step) {
+    auto model = module.lookupSymbol<ModuleOp>(draftName);
+    auto layer = model ? model.lookupSymbol<func::FuncOp>("layer") : func::FuncOp();
+    auto head = model ? model.lookupSymbol<func::FuncOp>("head") : func::FuncOp();
+    bool third = method == "eagle3";
+    if (!layer || (third && !head))
+      return module.emitError() << "llm-speculate: expected a module named 'draft' with a function 'layer'" << (third ? " and a function 'head'" : "");
+    if (failed(checkStep(step)) || failed(checkBody(layer)) || (third && failed(checkBody(head)))) return failure();
+    FailureOr<HeadOfStep> of = headOf(step);
+    if (failed(of)) return failure();
+    Value hidden = of->select.getInput(), logits = step.getBody().front().getTerminator()->getOperand(0);
+    Type rows = hidden.getType();
+    int64_t width = cast<RankedTensorType>(rows).getDimSize(1);
+    Block &body = step.getBody().front();
+    OpBuilder b(&getContext());
+    auto batch = BatchType::get(&getContext());
+    auto kv = step.getArgumentTypes()[1];
+    SmallVector<Type> wanted{batch, kv};
+    wanted.append(third ? 5 : 2, rows);
+    auto wantedLayer = b.getFunctionType(wanted, {rows, kv});
+    auto refuse = [&](func::FuncOp function, const Twine &type) {
+      auto diagnostic = function.emitError() << "llm-speculate: expected a function of type " << type.str() << ", found " << function.getFunctionType();
+      diagnostic.attachNote(step.getLoc()) << "the model it drafts for";
+      return diagnostic;
+    };
+    auto text = [](Type type) {
+      std::string s;
+      llvm::raw_string_ostream(s) << type;
+      return s;
+    };
+    if (layer.getFunctionType() != wantedLayer) return refuse(layer, text(wantedLayer));
+    auto about = model->getAttrOfType<DictionaryAttr>("llm.eagle");
+    // The first embedding is where the model begins.
+    auto embeds = llvm::to_vector(body.getOps<EmbedOp>());
+    if (embeds.size() != 1 || embeds[0].getPositions() || embeds[0].getResult().getType() != rows)
+      return step.emitError() << "llm-speculate: expected a step that embeds tokens once, in rows of type " << rows;
+    SmallVector<Value> features;
+    DenseElementsAttr tokens;
+    if (third) {
+      auto type = head.getFunctionType();
+      bool fits = type.getNumInputs() == 1 && type.getInput(0) == rows && type.getNumResults() == 1;
+      auto made = fits ? dyn_cast<RankedTensorType>(type.getResult(0)) : RankedTensorType();
+      if (!made || made.getRank() != 2 || !made.isDynamicDim(0) || made.isDynamicDim(1) || !made.getElementType().isF32()) return refuse(head, "(" + text(rows) + ") -> logits");
+      auto layers = about ? about.getAs<DenseI64ArrayAttr>("features") : DenseI64ArrayAttr();
+      auto appends = llvm::to_vector(body.getOps<KVAppendOp>());
+      if (!layers || layers.size() != 3 || llvm::any_of(layers.asArrayRef(), [&](int64_t l) { return l < 0 || l >= int64_t(appends.size()); }))
+        return model.emitError() << "llm-speculate: expected an attribute llm.eagle with three features, layers below " << appends.size();
+      for (int64_t l : layers.asArrayRef()) {
+        features.push_back(layerInput(appends[l]));
+        if (features.back().getType() != rows)
+          return appends[l].emitError() << "llm-speculate: expected rows of type " << rows << " in front of layer " << l << ", found " << features.back().getType();
+      }
+      tokens = about.getAs<DenseElementsAttr>("tokens");
+      int64_t vocabulary = cast<RankedTensorType>(logits.getType()).getDimSize(1), found = tokens ? tokens.getNumElements() : vocabulary;
+      if (found != made.getDimSize(1) || (tokens && !tokens.getElementType().isInteger(32)))
+        return head.emitError() << "llm-speculate: expected a head of " << found << " tokens, found " << made.getDimSize(1);
+    }
+    // What makes the features of EAGLE's first kind: the last norm, whose rows of zeros must be zeros.
+    auto norm = of->linear.getInput().getDefiningOp<RmsNormOp>();
+    if (!third && (!norm || norm.getInput() != of->select.getResult() || norm.getHeads() != 1))
+      return step.emitError() << "llm-speculate: expected an llm.rms_norm between llm.select_rows and the last linear";
+    int64_t featureCount = third ? 3 : 1;
+    describe(module, positionsOf(model, "llm.eagle"), tokens);
+    adopt(module, step, model, third ? ArrayRef{layer, head} : ArrayRef{layer});
+    b.setInsertionPointAfter(step);
+    auto input = RankedTensorType::get({ShapedType::kDynamic, width * (1 + featureCount)}, b.getF32Type());
+    auto draft = func::FuncOp::create(b, layer.getLoc(), draftName, b.getFunctionType({batch, kv, input}, {third ? head.getResultTypes()[0] : logits.getType(), kv}));
+    Block *entry = draft.addEntryBlock();
+    b.setInsertionPointToStart(entry);
+    SmallVector<Value> parts;
+    for (int64_t i = 0; i <= featureCount; ++i) parts.push_back(ColumnsOp::create(b, layer.getLoc(), rows, entry->getArgument(2), i * width));
+    IRMapping map;
+    for (auto [from, to] : llvm::zip(step.getArguments(), entry->getArguments())) map.map(from, to);
+    SmallVector<Value> arguments{entry->getArgument(0), entry->getArgument(1), cloneInto(b, embeds[0].getResult(), map)}, made;
+    if (third) {
+      llvm::append_range(arguments, parts);
+    } else {
+      // One of the two is zeros, of which the norm makes zeros.
+      Value weight = cloneInto(b, norm.getWeight(), map);
+      Value feature = RmsNormOp::create(b, norm.getLoc(), rows, parts[1], weight, norm.getEpsAttr(), norm.getHeadsAttr());
+      arguments.push_back(AddOp::create(b, layer.getLoc(), rows, parts[0], feature));
+    }
+    Value own = inlined(b, layer, arguments, &made);
+    Value selected = SelectRowsOp::create(b, layer.getLoc(), rows, own, entry->getArgument(0));
+    Value guess;
+    if (third) {
+      guess = inlined(b, head, selected);
+    } else {
+      map.map(of->linear.getInput(), selected);
+      guess = cloneInto(b, logits, map);
+    }
+    func::ReturnOp::create(b, layer.getLoc(), ValueRange{guess, made[1]});
+    if (third) returnMore(step, features);
+    model->destroy();
+    return success();
+  }
+
   //===--- the first layers -----------------------------------------------------===//
 
   LogicalResult firstLayers(ModuleOp module, func::FuncOp step) {
@@ -220,7 +359,7 @@ struct SpeculatePass : lathe::impl::LLMSpeculatePassBase<SpeculatePass> {
     for (Operation *op : llvm::reverse(ops))
       if (op->use_empty()) op->erase(); // ops have no effects
     module.insert(std::next(step->getIterator()), owned.release());
-    describe(module, module);
+    describe(module, positionsOf(module));
     return success();
   }
 };

@@ -146,8 +146,20 @@ Result<WeightRows> WeightRows::unrope(int64_t heads) const {
   return out;
 }
 
+Result<WeightRows> WeightRows::columnsOf(int64_t begin, int64_t end) const {
+  if (begin < 0 || end <= begin || end > width)
+    return bad(name(), "columns " + std::to_string(begin) + " .. " + std::to_string(end) + " are outside " + std::to_string(width) + " columns");
+  WeightRows out = *this;
+  for (Leaf &leaf : out.leaves) {
+    if (vector || !isFloatStorage(leaf.storage) || leaf.transposed || leaf.rounded || leaf.matrix) return bad(leaf.name, "columns can be taken of an unquantized matrix only");
+    leaf.firstColumn += begin;
+  }
+  out.width = end - begin;
+  return out;
+}
+
 Result<WeightRows> WeightRows::transpose() const {
-  bool whole = !vector && leaves.size() == 1 && rows() == leaves[0].rows && !leaves[0].transposed;
+  bool whole = !vector && leaves.size() == 1 && rows() == leaves[0].rows && width == leaves[0].columns && !leaves[0].transposed;
   for (size_t i = 0; whole && i < table.size(); ++i)
     whole = table[i].leaf == 0 && table[i].row == i;
   if (!whole || !isFloatStorage(resultStorage) || leaves[0].plusOne || leaves[0].rounded)
@@ -206,7 +218,7 @@ Status WeightRows::leafRow(const Leaf &leaf, int64_t row, std::span<float> out) 
     for (size_t k = 0; k < out.size(); ++k, at += static_cast<size_t>(leaf.columns) * bytes)
       dequantizeRow(leaf.storage, at, out.subspan(k, 1));
   } else {
-    dequantizeRow(leaf.storage, leaf.data + row * rowBytes(leaf.storage, leaf.columns), out);
+    dequantizeRow(leaf.storage, leaf.data + row * rowBytes(leaf.storage, leaf.columns) + leaf.firstColumn * storageInfo(leaf.storage).blockBytes, out); // columns are taken of floats only
   }
   if (leaf.plusOne)
     for (float &x : out)
@@ -249,7 +261,7 @@ Result<const uint8_t *> WeightRows::storedRow(int64_t row, std::vector<uint8_t> 
     return static_cast<const uint8_t *>(scratch.data());
   }
   if (leaf.storage == resultStorage && !leaf.transposed && !leaf.plusOne)
-    return leaf.data + at.row * rowBytes(leaf.storage, leaf.columns);
+    return leaf.data + at.row * rowBytes(leaf.storage, leaf.columns) + leaf.firstColumn * storageInfo(leaf.storage).blockBytes;
   std::vector<float> values(static_cast<size_t>(width));
   LATHE_RETURN_IF_ERROR(leafRow(leaf, at.row, values));
   scratch.resize(static_cast<size_t>(rowBytes(resultStorage, width)));

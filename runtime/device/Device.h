@@ -62,13 +62,16 @@ public:
   /// Row |row| of the last completed "head_choices", the same lifetime: two floats, the token with the largest logit (of equals the lowest; exact, for a
   /// vocabulary has at most 2^24) and that logit. NaN and +infinity count as the largest, the first of them.
   virtual const float *choice(uint32_t row) = 0;
-  /// Row |row| of head |head| of the last completed "draft_head": the same of the draft program.
+  /// Row |row| of head |head| of the last completed "draft_head": Program.draftVocabulary() floats, the same of the draft program.
   virtual const float *draftLogits(uint32_t row, uint32_t head = 0) = 0;
   /// What row |row| of the next "draft" takes, of a program whose draft takes rows: Program.draftInputSize floats, copied. To be called between
   /// runs. Error: invalidArgument.
   virtual Status setDraftInput(uint32_t row, std::span<const float> values) = 0;
   /// Row |row| of the last completed "step": Program.hiddenSize floats, the same lifetime.
   virtual const float *hidden(uint32_t row) = 0;
+  /// The same of the rows at Program.draftFeatures[index]; and of the last completed "draft", of the draft's own rows, for a draft that goes on from them.
+  virtual const float *feature(uint32_t index, uint32_t row) = 0;
+  virtual const float *draftOwn(uint32_t row) = 0;
 
   /// Row |row| of the last completed "embed": Program.hiddenSize floats, the same lifetime.
   virtual const float *embedding(uint32_t row) = 0;

@@ -25,6 +25,9 @@ DraftProgram::DraftProgram(StepDevice &device, const Program &program, const KVS
   for (auto *list : {&token, &position, &slot, &sequence})
     list->resize(program.maxRows);
   outRow.reserve(program.maxOutRows);
+  if (!overFeatures()) return;
+  taken.resize(program.draftInputSize);
+  ownRows.resize(size_t(program.maxOutRows) * program.hiddenSize);
 }
 
 Status DraftProgram::poisonAll() {
@@ -44,20 +47,21 @@ void DraftProgram::drop(uint32_t row) {
 }
 
 void DraftProgram::truncate(Sequence &s, uint32_t row, uint32_t length) {
-  if (!cache.truncate(row, length)) { // a window's blocks are gone
+  if (!cache.truncate(row, length - s.base)) { // a window's blocks are gone
     cache.release(row);
-    length = 0;
+    length = s.base;
   }
   s.computed = length;
 }
 
-uint32_t DraftProgram::lag(uint32_t row, Owner owner, uint32_t known) const {
+uint32_t DraftProgram::lag(uint32_t row, Owner owner, uint32_t known, uint32_t earliest) const {
   const Sequence &s = sequences[row];
   if (reads || !goesOn()) return 1;
-  return s.used && s.owner == owner ? known - std::min({s.computed, s.known, known - 1}) : known;
+  uint32_t computed = s.used && s.owner == owner ? std::min({s.computed, s.known, known - 1}) : 0;
+  return known - std::max(computed, earliest);
 }
 
-uint32_t DraftProgram::begin(uint32_t row, Owner owner, std::span<const int32_t> text) {
+uint32_t DraftProgram::begin(uint32_t row, Owner owner, std::span<const int32_t> text, uint32_t earliest) {
   Sequence &s = sequences[row];
   if (s.used && (s.owner != owner || s.known > text.size())) drop(row);
   s.owner = owner;
@@ -70,10 +74,14 @@ uint32_t DraftProgram::begin(uint32_t row, Owner owner, std::span<const int32_t>
   }
   // What was guessed and computed stays as far as it came true.
   uint32_t right = 0;
-  while (right < s.guesses && s.known + right < known && s.guess[right] == text[s.known + right])
+  while (!overFeatures() && right < s.guesses && s.known + right < known && s.guess[right] == text[s.known + right])
     ++right;
   // The last known token is always computed: its logits are wanted.
-  truncate(s, row, std::min({s.computed, s.known + right, known - 1}));
+  truncate(s, row, std::max(s.base, std::min({s.computed, s.known + right, known - 1})));
+  if (s.computed < earliest) {
+    cache.release(row);
+    s.base = s.computed = earliest;
+  }
   s.known = known;
   s.guesses = 0;
   return s.computed;
@@ -82,7 +90,7 @@ uint32_t DraftProgram::begin(uint32_t row, Owner owner, std::span<const int32_t>
 bool DraftProgram::reserve(uint32_t row, uint32_t tokens) {
   if (reads) return shared < extra.sequences;
   if (!goesOn()) return true;
-  while (!cache.reserve(row, tokens).ok()) {
+  while (!cache.reserve(row, tokens - sequences[row].base).ok()) {
     uint32_t idle = 0;
     while (idle < sequences.size() && (!sequences[idle].used || sequences[idle].drafts))
       ++idle;
@@ -121,8 +129,9 @@ Status DraftProgram::run(std::span<const Piece> pieces, const KVCache &step) {
     if (!goesOn()) LATHE_RETURN_IF_ERROR(device.executable().setDraftInput(rows, piece.input));
     uint32_t at = piece.first;
     for (int32_t id : piece.tokens) {
+      if (overFeatures()) LATHE_RETURN_IF_ERROR(takeRow(rows, piece, at));
       token[rows] = id;
-      position[rows] = slot[rows] = static_cast<int32_t>(at++);
+      position[rows] = slot[rows] = static_cast<int32_t>(at++ - sequences[piece.row].base);
       sequence[rows++] = static_cast<int32_t>(piece.row);
     }
     if (piece.result) outRow.push_back(static_cast<int32_t>(rows) - 1);
@@ -148,11 +157,24 @@ Status DraftProgram::run(std::span<const Piece> pieces, const KVCache &step) {
   if (outRow.empty()) return Status();
   s.outRows = static_cast<uint32_t>(outRow.size());
   s.outRow = outRow.data();
-  return device.runEntry(EntryKind::draftHead, s);
+  LATHE_RETURN_IF_ERROR(device.runEntry(EntryKind::draftHead, s));
+  // What goes on from a row overwrites it.
+  for (size_t i = 0; overFeatures() && i < outRow.size(); ++i)
+    std::copy_n(device.executable().draftOwn(static_cast<uint32_t>(outRow[i])), program.hiddenSize, ownRows.begin() + static_cast<ptrdiff_t>(i * program.hiddenSize));
+  return Status();
+}
+
+/// Row |row| of the next run: [own | features] of the token before the one at |place|.
+Status DraftProgram::takeRow(uint32_t row, const Piece &piece, uint32_t place) {
+  bool known = piece.features && place && piece.features->holds(place - 1);
+  std::span<const float> from = known ? piece.features->row(place - 1) : piece.input;
+  std::fill(taken.begin(), taken.end(), 0.0f);
+  std::copy(from.begin(), from.end(), taken.begin() + (known ? program.hiddenSize : 0));
+  return device.executable().setDraftInput(row, taken);
 }
 
 std::span<const float> DraftProgram::logits(uint32_t index, uint32_t head) {
-  return {device.executable().draftLogits(index, head), program.vocabulary};
+  return {device.executable().draftLogits(index, head), program.draftVocabulary()};
 }
 
 void DraftProgram::guessed(uint32_t row, std::span<const int32_t> tokens) {
@@ -165,7 +187,7 @@ void DraftProgram::endRound() {
   for (uint32_t row : began) {
     sequences[row].drafts = false;
     // What is final moves a window on; what was guessed may be taken back.
-    cache.trim(row, std::min(sequences[row].computed, sequences[row].known - 1));
+    cache.trim(row, std::max(sequences[row].base, std::min(sequences[row].computed, sequences[row].known - 1)) - sequences[row].base);
   }
   began.clear();
   shared = 0;

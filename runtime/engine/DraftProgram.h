@@ -5,6 +5,7 @@
 // (docs/speculation.md, "A draft program"). It never writes a block that the scheduler knows.
 //===----------------------------------------------------------------------===//
 #pragma once
+#include "runtime/engine/FeatureRows.h"
 #include "runtime/engine/KVBudget.h"
 #include "runtime/engine/StepDevice.h"
 #include "runtime/speculation/Types.h"
@@ -26,7 +27,10 @@ public:
     uint32_t row = 0, first = 0; ///< position of the first
     std::span<const int32_t> tokens;
     bool result = false; ///< logits behind the last one are wanted
-    std::span<const float> input; ///< of a draft that takes rows: that of the token before the piece's only one
+    /// Of heads: the row of the token before the piece's only one. Of a draft that goes on from itself: its own row of the token before, if
+    /// |features| has none.
+    std::span<const float> input;
+    const FeatureRows *features = nullptr; ///< the step's for the tokens before
   };
 
   /// |blocks|: of all groups, as the device has them, tails included. |shape| is that of the step's cache.
@@ -37,10 +41,11 @@ public:
 
   /// Tokens that begin() would find not computed, of |known|; the last one is always among them. (Of heads over rows of
   /// the step, which have no KV: the last one alone.)
-  uint32_t lag(uint32_t row, Owner owner, uint32_t known) const;
+  uint32_t lag(uint32_t row, Owner owner, uint32_t known, uint32_t earliest = 0) const;
   /// Begins a round for the sequence in |row|, whose tokens are |text|: how many of them are computed. Those that the last
-  /// round guessed count as far as they were right.
-  uint32_t begin(uint32_t row, Owner owner, std::span<const int32_t> text);
+  /// round guessed count as far as they were right; not of a draft that goes on from itself, which has rows of the step for them now. |earliest|: the first
+  /// token that can still be computed. A sequence that lacks one before it begins anew with it.
+  uint32_t begin(uint32_t row, Owner owner, std::span<const int32_t> text, uint32_t earliest = 0);
   /// Gives the sequence slots for |tokens| tokens, taking those of sequences that do not draft now if need be. False: there are
   /// none, and it cannot draft in this round.
   bool reserve(uint32_t row, uint32_t tokens);
@@ -51,6 +56,8 @@ public:
   /// piece that wanted a result, until the next run.
   Status run(std::span<const Piece> pieces, const KVCache &step);
   std::span<const float> logits(uint32_t index, uint32_t head = 0);
+  /// Of a draft that goes on from itself: its own row of the same token, until the next run.
+  std::span<const float> own(uint32_t index) const { return {ownRows.data() + size_t(index) * program.hiddenSize, program.hiddenSize}; }
   /// What was guessed behind the tokens that begin() was told of.
   void guessed(uint32_t row, std::span<const int32_t> tokens);
   void endRound();
@@ -59,7 +66,8 @@ public:
 
   uint32_t maxSequences() const { return extra.sequences; } ///< of one round
   uint32_t heads() const { return program.draftHeads(); } ///< tokens that one run guesses
-  bool goesOn() const { return !program.draftInputStride; } ///< another run guesses what follows
+  bool goesOn() const { return !program.draftInputStride || overFeatures(); } ///< another run guesses what follows
+  bool overFeatures() const { return goesOnFromItself(program.draftMethod); } ///< it takes the step's features and its own rows
   uint32_t most() const { return goesOn() ? maxDraftTokens : heads(); } ///< tokens that a round guesses
   bool readsStep() const { return reads; } ///< the KV of all tokens but the last is the step's: nothing to catch up
   uint32_t positions() const { return program.draftMaxSeq; }
@@ -70,11 +78,13 @@ private:
     Owner owner;
     bool used = false;
     bool drafts = false;   ///< in this round
-    uint32_t computed = 0; ///< tokens whose KV is there
-    uint32_t known = 0;    ///< of these, so many are final
+    uint32_t base = 0;     ///< the first token that has KV: token t is entry t - base
+    uint32_t computed = 0; ///< tokens up to this one have their KV
+    uint32_t known = 0;    ///< of these, those up to here are final
     uint32_t guesses = 0;
     std::array<int32_t, maxDraftTokens> guess{};
   };
+  Status takeRow(uint32_t row, const Piece &piece, uint32_t place);
   void drop(uint32_t row);
   void truncate(Sequence &sequence, uint32_t row, uint32_t length);
 
@@ -91,6 +101,8 @@ private:
   std::vector<const int32_t *> tables;
   std::vector<uint32_t> strides;
   std::vector<int32_t> token, position, slot, sequence, outRow;
+  std::vector<float> taken;   ///< a row of the draft's input
+  std::vector<float> ownRows; ///< [result][hiddenSize] of the last run
 };
 
 } // namespace lathe::runtime

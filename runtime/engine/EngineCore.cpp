@@ -63,7 +63,7 @@ Status EngineCore::open(std::shared_ptr<LoadedArtifact> loaded, std::shared_ptr<
   clock = time ? std::move(time) : Clock(steadySeconds);
   poison = o.poisonFreeBlocks;
   checkAlways = o.checkInvariants;
-  speculate = o.speculate == Speculation::medusa ? Speculation::draft : o.speculate;
+  speculate = o.speculate;
   const Program &p = artifact->program();
   limit.generalGraph = artifact->graph() != nullptr;
   // Its cache is no blocks: nothing can be shared, saved, copied or taken back piecewise.
@@ -84,8 +84,11 @@ Status EngineCore::open(std::shared_ptr<LoadedArtifact> loaded, std::shared_ptr<
   limit.stepTokens = std::max(limit.stepTokens, std::min(limit.maxSequences, p.maxRows)); // a token for each sequence
   KVShape shape{limit.maxSequences, limit.contextTokens, o.kvTokens, limit.stepTokens, p.draftMaxSeq > 0};
   uint64_t budget = o.memoryBudget ? o.memoryBudget : availableMemory() / 2;
-  uint64_t draftBytes = draftingBytes(speculate, limit.maxSequences, limit.contextTokens);
-  if (p.draftInputStride && speculate != Speculation::off) draftBytes += uint64_t(limit.maxSequences) * p.draftInputSize * sizeof(float);
+  uint64_t draftBytes = draftingBytes(asksProgramOnly(speculate) ? Speculation::draft : speculate, limit.maxSequences, limit.contextTokens);
+  if (p.draftInputStride && speculate != Speculation::off) {
+    uint32_t rows = goesOnFromItself(p.draftMethod) ? FeatureRows::mostRows(p.draftFeatureSize(), limit.contextTokens) : 1;
+    draftBytes += uint64_t(limit.maxSequences) * rows * p.draftFeatureSize() * sizeof(float);
+  }
   if (p.draftMaxSeq) { // whatever the default is, requests may ask for it
     uint64_t each = uint64_t(p.vocabulary) * sizeof(float), wanted = uint64_t(limit.maxSequences) * maxDraftTokens;
     lawCapacity = static_cast<uint32_t>(std::min(wanted, std::max<uint64_t>(mostLawBytes / each, maxDraftTokens)));
@@ -139,6 +142,7 @@ Status EngineCore::open(std::shared_ptr<LoadedArtifact> loaded, std::shared_ptr<
   LATHE_ASSIGN_OR_RETURN(scheduler, Scheduler::create(p, blocks, s, trace.get()));
   if (p.draftMaxSeq) {
     if (measureCost) LATHE_RETURN_IF_ERROR(measureSteps(draftCost, EntryKind::draft));
+    featureRows = FeatureRows::mostRows(p.draftFeatureSize(), limit.contextTokens);
     drafts = std::make_unique<DraftProgram>(*device, p, shape, prepare.kvBlocks, draftBlocks, poison);
     candidates.resize(limit.maxSequences);
     alive.reserve(limit.maxSequences);
@@ -178,6 +182,7 @@ Status EngineCore::open(std::shared_ptr<LoadedArtifact> loaded, std::shared_ptr<
   team->grow(limit.threads);
   for (unsigned t = 0; t < limit.threads; ++t)
     samplers.push_back(std::make_unique<Sampler>(static_cast<int32_t>(p.vocabulary)));
+  if (!p.draftTokens.empty()) spread.assign(samplers.size(), std::vector<float>(p.vocabulary, -std::numeric_limits<float>::infinity()));
   vector.resize(p.hiddenSize);
   return Status();
 }
@@ -258,7 +263,7 @@ void EngineCore::add(RequestId id, Request request, std::shared_ptr<RequestListe
   a.keepsHistory =
       generates && (p.repetitionPenalty != 1 || p.presencePenalty != 0 || p.frequencyPenalty != 0 || p.minTokens > 0);
   a.speculate = generates ? r.speculate.value_or(speculate) : Speculation::off;
-  if (a.speculate == Speculation::medusa) a.speculate = Speculation::draft;
+  if (asksProgramOnly(a.speculate)) a.speculate = Speculation::draft;
   if (drafts && a.speculate != Speculation::off) {
     a.draftSampling = p;
     a.draftSampling.logprobs = 0;

@@ -21,7 +21,7 @@ namespace lathe::runtime {
 
 /// What who asks for drafts of a program gets where there is none.
 inline constexpr const char *noDraftProgram =
-    "the artifact has no draft program; compile it with '--speculate draft:MODEL', 'layerskip:LAYERS' or 'medusa'";
+    "the artifact has no draft program; compile it with '--speculate draft:MODEL', 'layerskip:LAYERS', 'medusa' or 'eagle'";
 
 /// Whether |program| can draft by |method|. Error: unsupported, saying what to compile.
 Status checkDrafts(const Program &program, Speculation method);
@@ -104,6 +104,7 @@ private:
     /// tokens alone (P1), so it is right whatever became of the sequence's KV meanwhile.
     std::vector<float> row;
     uint32_t rowOf = 0;
+    FeatureRows features; ///< the same for a draft over features, of all tokens that steps computed lately
     /// Rejection sampling: the laws that the program's drafts of this round were drawn from are EngineCore::laws from |firstLaw| on.
     uint32_t firstLaw = 0, lawCount = 0;
   };
@@ -154,6 +155,7 @@ private:
   void offer(const Active &active, uint32_t choice, const Draft &draft);
   uint32_t chooseCandidates();
   void draftByProgram();
+  const float *spreadLogits(const float *logits, unsigned thread);
   void sampleDrafts(uint32_t head);
   void begin(const StepPlan &plan);
   Status compute(const StepPlan &plan);
@@ -170,6 +172,9 @@ private:
   void takeToken(Job &job, Active &active, Choice &choice);
   Status keepPaths(const StepPlan &plan);
   void keepRows(const StepPlan &plan);
+  void keepFeatures(const StepPlan &plan);
+  void keepFeature(Choice &choice, uint32_t position, uint32_t row);
+  bool lacksRow(const Choice &choice, uint32_t known) const;
   void countDrafts(const StepPlan &plan);
   void tellPrompt(Active &active);
   void countCorrupted(Active &active, const Status &error);
@@ -227,6 +232,7 @@ private:
     Active *request = nullptr;
     uint32_t choice = 0, row = 0, room = 0;
     uint32_t known = 0; ///< tokens of the sequence
+    uint32_t earliest = 0; ///< of a draft over features: the first token that it can compute
     uint32_t added = 0; ///< tokens drafted
     uint32_t result = 0; ///< row of the draft's logits
     float lookedUp = 0; ///< tokens that are expected of a draft that costs nothing
@@ -237,6 +243,7 @@ private:
   };
   bool takeDraft(Candidate &candidate);
   std::unique_ptr<DraftProgram> drafts; ///< null: the artifact has none
+  uint32_t featureRows = 0; ///< of a choice, at most
   /// Rejection sampling: the laws of a round's drafts, [lawCapacity][vocabulary]. Part of the memory budget; who finds it full drafts nothing by the
   /// program in that round, which changes no law.
   std::unique_ptr<float[]> laws;
@@ -257,6 +264,7 @@ private:
   Speculation speculate = Speculation::off;
   std::shared_ptr<ThreadTeam> team;               ///< of the process: it samples while the device rests
   std::vector<std::unique_ptr<Sampler>> samplers; ///< one a thread
+  std::vector<std::vector<float>> spread;         ///< one a thread: logits of a reduced vocabulary among -inf
   std::vector<float> vector;                      ///< an embedding
   double deviceSeconds = 0, samplerSeconds = 0;
 };

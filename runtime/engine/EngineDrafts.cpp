@@ -20,10 +20,20 @@ static constexpr uint32_t leastCatchUp = 16;
 
 Status checkDrafts(const Program &program, Speculation method) {
   if (method == Speculation::draft && !program.draftMaxSeq) return Status(StatusCode::unsupported, noDraftProgram);
-  if (method == Speculation::medusa && program.draftMethod != DraftMethod::medusa)
-    return makeError(StatusCode::unsupported, "the artifact has %s; compile it with '--speculate medusa --speculate-weights DIR'",
-                     program.draftMaxSeq ? "a draft program of another kind" : "no Medusa heads");
-  return Status();
+  DraftMethod there = program.draftMethod;
+  bool layer = there == DraftMethod::eagle || there == DraftMethod::eagle2; // of one format
+  bool wrong = (method == Speculation::medusa && there != DraftMethod::medusa) || (method == Speculation::eagle3 && there != DraftMethod::eagle3) ||
+               ((method == Speculation::eagle || method == Speculation::eagle2) && !layer);
+  if (!wrong) return Status();
+  return makeError(StatusCode::unsupported, "the artifact has %s; compile it with '--speculate %s --speculate-weights DIR'",
+                   program.draftMaxSeq ? "a draft program of another kind" : method == Speculation::medusa ? "no Medusa heads" : "no EAGLE layer", toString(method));
+}
+
+/// Whether the row that a draft over rows of the step begins with is not there: a step failed, or the sequence came back in another way.
+bool EngineCore::lacksRow(const Choice &choice, uint32_t known) const {
+  const Program &p = artifact->program();
+  if (goesOnFromItself(p.draftMethod)) return known < 2 || !choice.features.holds(known - 2);
+  return p.draftInputStride && choice.rowOf != known;
 }
 
 /// Drafts for the sequences that decode next.
@@ -49,15 +59,14 @@ void EngineCore::propose() {
     if (asksProgram && (a.speculate == Speculation::draft || a.speculate == Speculation::automatic)) {
       auto known = static_cast<uint32_t>(choice.drafter->tokens().size());
       room = std::min(room, drafts->positions() - std::min(drafts->positions(), known));
-      // Heads need the row of the token before; there is none when a step failed.
-      bool lacksRow = artifact->program().draftInputStride && choice.rowOf != known;
-      if (room && !lacksRow && choice.drafter->programReady()) {
+      if (room && !lacksRow(choice, known) && choice.drafter->programReady()) {
         Candidate &c = candidates[candidateCount++];
         c.request = &a;
         c.choice = d.choice;
         c.row = scheduler->decodingRow(a.id, d.choice);
         c.room = room;
         c.known = known;
+        c.earliest = drafts->overFeatures() ? choice.features.begin() + 1 : 0;
         continue;
       }
     }
@@ -112,7 +121,7 @@ uint32_t EngineCore::chooseCandidates() {
   // Of the others, those whose turn it is to be tried are.
   for (uint32_t i = best; i < candidateCount && best < most; ++i) {
     Candidate &c = candidates[i];
-    uint32_t lag = drafts->lag(c.row, {c.request->id, c.choice}, c.known);
+    uint32_t lag = drafts->lag(c.row, {c.request->id, c.choice}, c.known, c.earliest);
     double cost = draftSeconds(lag) + 2 * draftSeconds(1) + stepSeconds(decoding + 2) - stepSeconds(decoding);
     if (!c.request->choices[c.choice].drafter->programDeclined(candidateCount * cost / (tryShare * stepSeconds(decoding)))) continue;
     std::swap(c, candidates[best++]);
@@ -136,7 +145,7 @@ void EngineCore::draftByProgram() {
     Candidate &c = candidates[i];
     Drafter &drafter = *c.request->choices[c.choice].drafter;
     std::span<const int32_t> text = drafter.tokens();
-    uint32_t computed = drafts->begin(c.row, {c.request->id, c.choice}, text);
+    uint32_t computed = drafts->begin(c.row, {c.request->id, c.choice}, text, c.earliest);
     // A window group has blocks for the window and the rows of a step, drafts included.
     uint32_t rows = std::min({c.known - computed, rowsLeft, limit.stepTokens - std::min(limit.stepTokens - 1, maxDraftTokens)});
     bool caughtUp = computed + rows == c.known;
@@ -152,7 +161,7 @@ void EngineCore::draftByProgram() {
     }
     if (status.ok()) status = drafts->shareWith(c.row, c.known, scheduler->kv());
     rowsLeft -= rows;
-    draftPieces.push_back({c.row, computed, text.subspan(computed, rows), caughtUp, c.request->choices[c.choice].row});
+    draftPieces.push_back({c.row, computed, text.subspan(computed, rows), caughtUp, c.request->choices[c.choice].row, &c.request->choices[c.choice].features});
     if (caughtUp) {
       alive.push_back(i);
       drafter.beginProgram();
@@ -197,7 +206,7 @@ void EngineCore::draftByProgram() {
       const Drafter &drafter = *c.request->choices[c.choice].drafter;
       const Draft &draft = drafter.programDraft();
       next += static_cast<double>(draft.chance[draft.count - 1] * drafter.programChance(draft.count));
-      draftPieces.push_back({c.row, c.known + draft.count - 1, std::span(draft.tokens).subspan(draft.count - 1, 1), true});
+      draftPieces.push_back({c.row, c.known + draft.count - 1, std::span(draft.tokens).subspan(draft.count - 1, 1), true, drafts->overFeatures() ? drafts->own(c.result) : std::span<const float>(), nullptr});
     }
     double seconds = clock() - before;
     if (measureCost) draftCost.observe(work, seconds);
@@ -226,14 +235,26 @@ void EngineCore::draftByProgram() {
   drafts->endRound();
 }
 
+/// Logits of a reduced vocabulary as those of the model's, where the tokens that it lacks are impossible; others as they are.
+const float *EngineCore::spreadLogits(const float *logits, unsigned thread) {
+  const std::vector<uint32_t> &tokens = artifact->program().draftTokens;
+  if (tokens.empty()) return logits;
+  float *all = spread[thread].data();
+  for (size_t i = 0; i < tokens.size(); ++i)
+    all[tokens[i]] = logits[i];
+  return all;
+}
+
 /// The draft's choice for each sequence that is alive, with the parameters, counts and noise of the model's own.
 void EngineCore::sampleDrafts(uint32_t head) {
   auto vocabulary = artifact->program().vocabulary;
   for (uint32_t i : alive)
     candidates[i].logits = drafts->logits(candidates[i].result, head).data();
-  auto run = [this, vocabulary](uint32_t i, Sampler &sampler) {
+  auto run = [this, vocabulary](uint32_t i, unsigned thread) {
     Candidate &c = candidates[i];
     Choice &choice = c.request->choices[c.choice];
+    Sampler &sampler = *samplers[thread];
+    c.logits = spreadLogits(c.logits, thread);
     c.status = sampler.sample({c.logits, vocabulary}, c.request->draftSampling, choice.history, c.known + c.added, {}, c.choice, c.sample);
     if (c.request->request.acceptance != Acceptance::rejection || !c.status.ok()) return;
     std::vector<double> &law = sampler.lawBuffer();
@@ -243,7 +264,7 @@ void EngineCore::sampleDrafts(uint32_t head) {
   auto threads = static_cast<unsigned>(std::min(samplers.size(), alive.size()));
   if (threads < 2) {
     for (uint32_t i : alive)
-      run(i, *samplers[0]);
+      run(i, 0);
     return;
   }
   struct Context {
@@ -255,7 +276,7 @@ void EngineCore::sampleDrafts(uint32_t head) {
       [](void *self, unsigned thread, unsigned n, FlagBarrier &) {
         auto &x = *static_cast<Context *>(self);
         for (size_t j = thread; j < x.core->alive.size(); j += n)
-          (*x.each)(x.core->alive[j], *x.core->samplers[thread]);
+          (*x.each)(x.core->alive[j], thread);
       },
       &context);
 }

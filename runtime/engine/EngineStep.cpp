@@ -327,6 +327,7 @@ Status EngineCore::keepPaths(const StepPlan &plan) {
 /// Of each sequence that the draft over rows may be asked for: the row that its last token was sampled from. The device has it until its next run of rows.
 void EngineCore::keepRows(const StepPlan &plan) {
   if (!artifact->program().draftInputStride) return;
+  if (goesOnFromItself(artifact->program().draftMethod)) return keepFeatures(plan);
   for (size_t i = 0; i < plan.pieces.size(); ++i) {
     const StepPiece &piece = plan.pieces[i];
     Active *a = find(piece.request);
@@ -347,6 +348,35 @@ void EngineCore::keepRows(const StepPlan &plan) {
       choice.rowOf = position + 2;
     }
   }
+}
+
+/// The same for a draft over features: of all rows that the step computed, drafts only as far as they were right.
+void EngineCore::keepFeatures(const StepPlan &plan) {
+  for (size_t i = 0; i < plan.pieces.size(); ++i) {
+    const StepPiece &piece = plan.pieces[i];
+    Active *a = find(piece.request);
+    bool asks = a && (a->speculate == Speculation::draft || a->speculate == Speculation::automatic);
+    if (!asks || pieceResults[i].failed || piece.choice >= a->choices.size()) continue;
+    Choice &choice = a->choices[piece.choice];
+    uint32_t known = piece.tokens - piece.drafts, position = piece.first + known;
+    for (uint32_t r = known - std::min(known, featureRows); r < known; ++r)
+      keepFeature(choice, piece.first + r, pieceRows[i] + r);
+    std::span<const ChoiceResult> results = pieceResults[i].choices;
+    int32_t at = -1;
+    for (size_t t = 0; piece.drafts && t + 1 < results.size() && (at = piece.next(at, results[t].token)) >= 0; ++t)
+      keepFeature(choice, position++, pieceRows[i] + known + static_cast<uint32_t>(at));
+    for (uint32_t k = 0; piece.samples > 1 && k < a->choices.size(); ++k)
+      if (k != piece.choice) a->choices[k].features.copy(choice.features);
+  }
+}
+
+void EngineCore::keepFeature(Choice &choice, uint32_t position, uint32_t row) {
+  const Program &p = artifact->program();
+  float *to = choice.features.put(position, p.draftFeatureSize(), featureRows);
+  if (!to) return;
+  if (p.draftFeatures.empty()) std::copy_n(device->executable().hidden(row), p.hiddenSize, to);
+  for (uint32_t f = 0; f < p.draftFeatures.size(); ++f)
+    std::copy_n(device->executable().feature(f, row), p.hiddenSize, to + size_t(f) * p.hiddenSize);
 }
 
 /// Counts the drafts of a step that ran, and lets the drafters learn.
@@ -455,7 +485,7 @@ void EngineCore::takeToken(Job &job, Active &a, Choice &choice) {
     choice.drafter = std::make_unique<Drafter>(chain ? Speculation::suffix : a.speculate, a.request.prompt, fresh, sharedDrafts,
                                                looks ? sharedDrafts.suffixesOf(a.request.tenant, a.request.cacheSalt) : nullptr);
     drafting.push_back({&a, job.choice});
-    if (artifact->program().draftInputStride) choice.row.reserve(artifact->program().draftInputSize);
+    if (artifact->program().draftMethod == DraftMethod::medusa) choice.row.reserve(artifact->program().draftInputSize);
   }
   choice.drafter->push(token);
 }

@@ -175,7 +175,7 @@ Result<double> StepDevice::measure(uint32_t rows, uint32_t history, EntryKind ki
   LATHE_RETURN_IF_ERROR(runEntry(kind, s));
   // Heads have a result for each row, others for the last one of a sequence.
   std::vector<int32_t> results{static_cast<int32_t>(rows) - 1};
-  if (kind == EntryKind::draft && p.draftInputStride)
+  if (kind == EntryKind::draft && p.draftInputStride && !goesOnFromItself(p.draftMethod))
     for (uint32_t r = 1; r < std::min(rows, p.maxOutRows); ++r)
       results.push_back(static_cast<int32_t>(r) - 1);
   s.outRows = static_cast<uint32_t>(results.size());

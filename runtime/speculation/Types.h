@@ -20,9 +20,14 @@ enum class Speculation : uint8_t {
   suffix,    ///< what mostly followed the longest suffix that the sequence or its tenant has seen before
   suffixTree, ///< the same, as a tree: also what followed less often
   medusa,     ///< the artifact's draft program, which must be Medusa's heads
+  eagle,      ///< the same, which must be EAGLE's first layer, in chains
+  eagle2,     ///< the same, in trees
+  eagle3,     ///< the same, which must be EAGLE-3's layer
 };
 const char *toString(Speculation method);
-/// "off", "auto", "draft", "ngram", "suffix", "suffix-tree" or "medusa". Error: invalidArgument, naming them.
+/// Whether the artifact's draft program is asked, and nothing else.
+constexpr bool asksProgramOnly(Speculation method) { return method == Speculation::draft || method >= Speculation::medusa; }
+/// "off", "auto", "draft", "ngram", "suffix", "suffix-tree", "medusa", "eagle", "eagle2" or "eagle3". Error: invalidArgument, naming them.
 Result<Speculation> parseSpeculation(std::string_view name);
 
 using lathe::maxDraftTokens;

@@ -46,6 +46,13 @@ PAGES=16 pages other $([ "$FULL" ] && echo 10000 || echo 300) --speculate "draft
 rm -rf "$WORK/heads" && python3 "$ROOT/test/e2e/tiny_heads.py" "$WORK/heads" --heads 4
 PAGES="16 64" pages heads $([ "$FULL" ] && echo 10000 || echo 400) --speculate medusa --speculate-weights "$WORK/heads" -- --window 40
 wait $first
+# A layer over features has them of every token that a step computes, and KV that begins where they begin.
+rm -rf "$WORK/eagle" && python3 "$ROOT/test/e2e/tiny_eagle.py" "$WORK/eagle"
+PAGES="16 64" pages eagle $([ "$FULL" ] && echo 10000 || echo 300) --speculate eagle --speculate-weights "$WORK/eagle" -- --window 40 &
+first=$!
+rm -rf "$WORK/eagle3" && python3 "$ROOT/test/e2e/tiny_eagle.py" "$WORK/eagle3" --third --draft-vocab 61
+PAGES="16 64" pages eagle3 $([ "$FULL" ] && echo 10000 || echo 300) --speculate eagle3 --speculate-weights "$WORK/eagle3" -- --layers 3 --window 40
+wait $first
 
 say "engine: embeddings"
 TOKENS=$(python3 -c "print(*[(7 * i * i + 3 * i) % 97 for i in range(70)])")

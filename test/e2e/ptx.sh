@@ -69,6 +69,12 @@ done
 # shellcheck disable=SC2086
 "$BUILD/test/e2e/CompareHeads" --device emulator "$WORK/heads.lathe" "$WORK/heads" 1e-2 $TOKENS
 "$BUILD/test/e2e/EngineFuzz" --device emulator --context 64 --prompt 40 --new 16 --requests 8 "${LATHE_SEED:-1}" 3 "$WORK/heads.lathe"
+python3 "$ROOT/test/e2e/tiny_eagle.py" "$WORK/eagle3" --third --hidden 96 --vocab 301 --draft-vocab 160 --heads 6 --kv-heads 2 --head 32 --ffn 160 --type BF16
+model "${CHIPS%%,*}" layer --page 16 --speculate eagle3 --speculate-weights "$WORK/eagle3" -- --layers 3 # a draft over features of the step and its own rows
+"$BUILD/bin/lathe-interp" "$WORK/layer/fuse.gpu.mlir" --function draft --tokens "${TOKENS// /,}" --raw "$WORK/layer0.f32"
+# shellcheck disable=SC2086
+"$BUILD/test/e2e/CompareHeads" --device emulator "$WORK/layer.lathe" "$WORK/layer" 1e-2 $TOKENS
+"$BUILD/test/e2e/EngineFuzz" --device emulator --context 64 --prompt 40 --new 16 --requests 8 "${LATHE_SEED:-1}" 3 "$WORK/layer.lathe"
 
 GGUF=${LATHE_MODEL_DIR:-$BUILD/demo}/SmolLM2-135M-Instruct.Q4_1.gguf
 if [ -f "$GGUF" ]; then # two layers of thirty

@@ -140,6 +140,58 @@ done
 # Before the cycle and where its tokens come for the first time a head may be wrong.
 [ $((${drafts[medusa]} - ${accepted[medusa]})) -le 40 ] || fail "heads that know what follows: ${drafts[medusa]} drafts, ${accepted[medusa]} accepted"
 [ "${accepted[medusa]}" -gt 0 ] || fail "heads that know what follows were never right"
+
+say "speculation: EAGLE's layers"
+eagle() { python3 "$ROOT/test/e2e/tiny_eagle.py" "$@"; }
+layer() { "$LATHE" compile "$WORK/tiny.mlir" --speculate "$1" --speculate-weights "$WORK/$1" --quiet "${@:2}"; }
+TOKENS=$(tokens 30)
+rm -rf "$WORK/eagle" "$WORK/eagle3" && eagle "$WORK/eagle" && eagle "$WORK/eagle3" --third --draft-vocab 61
+for method in eagle eagle3; do
+  # What they compute: compiled as interpreted, and interpreted as a script of a few lines has it.
+  for options in "2e-2 --quantize int8" "1e-4 --activations f32 --kv f32"; do
+    read -r tolerance options <<<"$options"
+    # shellcheck disable=SC2086 # lists
+    layer $method -o "$WORK/$method.lathe" --target native $options
+    # shellcheck disable=SC2086
+    layer $method --compile-to=configure $options >"$WORK/$method.mlir"
+    "$BUILD/bin/lathe-interp" "$WORK/$method.mlir" --function draft --tokens "${TOKENS// /,}" --raw "$WORK/${method}_0.f32"
+    # shellcheck disable=SC2086
+    "$BUILD/test/e2e/CompareHeads" "$WORK/$method.lathe" "$WORK/${method}_" $tolerance $TOKENS
+  done
+done
+"$BUILD/bin/lathe-interp" "$WORK/headless-f32.mlir" --tokens "${TOKENS// /,}" --raw "$WORK/rows.f32"
+# shellcheck disable=SC2046
+"$BUILD/bin/lathe-interp" "$WORK/eagle3.mlir" $(for t in $(tokens 97); do echo "--tokens $t"; done) --result 1 --raw "$WORK/table.f32"
+for place in 1 2 3; do "$BUILD/bin/lathe-interp" "$WORK/eagle3.mlir" --tokens "${TOKENS// /,}" --result $place --raw "$WORK/feature$place.f32"; done
+python3 "$ROOT/test/e2e/check_eagle.py" "$WORK/eagle" "${TOKENS// /,}" "$WORK/table.f32" "$WORK/rows.f32" "$WORK/eagle_0.f32" 1e-4 --head-scale 0.125
+python3 "$ROOT/test/e2e/check_eagle.py" "$WORK/eagle3" "${TOKENS// /,}" "$WORK/table.f32" "$WORK/feature1.f32,$WORK/feature2.f32,$WORK/feature3.f32" "$WORK/eagle3_0.f32" 1e-4
+# A layer that knows what follows is always right: each run gives it the features of its sequence, and its own rows behind them.
+sizes="--hidden 128 --vocab 257 --heads 4 --kv-heads 2 --head 32 --ffn 256"
+# shellcheck disable=SC2086
+rm -rf "$WORK/right" && eagle "$WORK/right" $sizes --third
+"$LATHE" compile "$WORK/still.mlir" --speculate eagle3 --speculate-weights "$WORK/right" --compile-to=configure --quiet >"$WORK/still3.mlir"
+# shellcheck disable=SC2086
+"$BUILD/bin/lathe-interp" "$WORK/still3.mlir" $each --result 1 --raw "$WORK/still3.f32"
+for method in eagle eagle3; do
+  rm -rf "$WORK/right"
+  # shellcheck disable=SC2086
+  if [ $method = eagle ]; then
+    eagle "$WORK/right" $sizes --follow "$WORK/still.f32" "$WORK/still-headless.f32"
+  else
+    eagle "$WORK/right" $sizes --third --draft-vocab 150 --follow "$WORK/still.f32" "$WORK/still3.f32"
+  fi
+  "$LATHE" compile "$WORK/still.mlir" -o "$WORK/right.lathe" --speculate $method --speculate-weights "$WORK/right" --target native --quiet
+  METHODS=$method drafts[$method]=0 accepted[$method]=0
+  for attempt in 1 2 3 4 5; do # whether drafts pay is measured: a busy machine is asked again
+    same "$WORK/right.lathe" --prompt-ids 1 -n 200 --temp 0
+    [ "${drafts[$method]}" -gt 30 ] && break
+  done
+  [ "${drafts[$method]}" -gt 30 ] || fail "a layer that knows what follows drafted ${drafts[$method]} tokens only"
+  [ $((${drafts[$method]} - ${accepted[$method]})) -le 40 ] || fail "a layer that knows what follows: ${drafts[$method]} drafts, ${accepted[$method]} accepted"
+  [[ $("$LATHE" inspect "$WORK/right.lathe") == *"draft program: context 512, a layer over features of "* ]] || fail "inspect says nothing of the layer"
+  METHODS="$method auto"
+  same "$WORK/right.lathe" --prompt-ids 1,2,3,4,5 -n 200 --temp 0.7 --top-p 0.9 --seed 4 --frequency-penalty 0.3
+done
 METHODS="auto ngram suffix"
 
 # refused PATTERN COMPILE-OPTIONS...: what lathe compile says instead of compiling.
@@ -151,7 +203,7 @@ refused() {
 }
 python3 "$ROOT/test/e2e/tiny_model.py" --layers 1 --hidden 64 --heads 4 --kv-heads 2 --head 16 --ffn 96 --vocab 98 >"$WORK/larger.mlir"
 refused "expected a vocabulary of 97 tokens, found 98" --speculate "draft:$WORK/larger.mlir"
-refused "expected draft:MODEL, layerskip:LAYERS or medusa" --speculate eagle9
+refused "expected draft:MODEL, layerskip:LAYERS, medusa, eagle, eagle2 or eagle3" --speculate eagle9
 refused "layers in 1 .. 2 of a model of 3, found 3" --speculate layerskip:3
 refused "cannot open it" --speculate "draft:$WORK/none.mlir"
 echo "module {" >"$WORK/broken.mlir"
@@ -164,7 +216,7 @@ if message=$("$LATHE" run "$WORK/tiny.lathe" --prompt-ids 1,2 -n 4 --speculate d
 [[ $message == *"the artifact has no draft program; compile it with"* ]] || fail "found: $message"
 
 say "speculation: refused"
-for wrong in "run $WORK/tiny.lathe -p x --speculate eagle" "bench $WORK/tiny.lathe --speculate off" "serve $WORK/tiny.lathe --speculate fast"; do
+for wrong in "run $WORK/tiny.lathe -p x --speculate eagle9" "bench $WORK/tiny.lathe --speculate off" "serve $WORK/tiny.lathe --speculate fast"; do
   if "$LATHE" $wrong >/dev/null 2>"$WORK/refused.log"; then fail "'$wrong' was taken"; fi
   grep -q "option '--speculate': expected .*ngram.*found" "$WORK/refused.log" || { cat "$WORK/refused.log" >&2; exit 1; }
 done

@@ -142,7 +142,7 @@ Result<int> benchCommand(const Args &args) {
   SpeculationBench s;
   std::optional<double> acceptance;
   std::string rule = "exact";
-  o.text("--speculate", "M", "auto, draft, medusa, ngram, suffix, suffix-tree, or synthetic: drafts of a given quality", s.method);
+  o.text("--speculate", "M", "auto, draft, medusa, eagle, eagle2, eagle3, ngram, suffix, suffix-tree, or synthetic: drafts of a given quality", s.method);
   o.text("--draft-acceptance", "R", "which drafts count: exact, or rejection and typical, with which answers differ (default: exact)", rule);
   o.text("--prompt-file", "FILE", "the prompt's text (default: pseudo-random tokens)", s.promptFile);
   o.real("--acceptance", "P", "synthetic: share of the draft tokens that are right (default 0.7)", acceptance, 0, 1);

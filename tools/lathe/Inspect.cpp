@@ -62,7 +62,9 @@ Json describe(const std::string &path, const ArtifactView &view, const Program &
             {"kernels", p.kernels.size()},
             {"launches", p.launches.size()},
             {"draft_max_seq", p.draftMaxSeq},
-            {"draft_heads", p.draftInputStride ? p.draftHeads() : 0},
+            {"draft_heads", p.draftMethod == DraftMethod::medusa ? p.draftHeads() : 0},
+            {"draft_features", goesOnFromItself(p.draftMethod) ? p.draftFeatureSize() : 0},
+            {"draft_vocabulary", p.draftMaxSeq ? p.draftVocabulary() : 0},
             {"kv_groups", groups}}},
           {"memory",
            {{"planned", planned},
@@ -90,8 +92,8 @@ void print(const Json &d) {
               p["max_rows"].get<unsigned>(), p["max_seq"].get<unsigned>(), p["vocabulary"].get<unsigned>(),
               p["kernels"].get<unsigned>(), p["launches"].get<unsigned>());
   if (p["draft_max_seq"].get<unsigned>()) {
-    unsigned heads = p["draft_heads"].get<unsigned>();
-    std::printf("draft program: context %u%s\n", p["draft_max_seq"].get<unsigned>(), heads ? (", " + std::to_string(heads) + " heads over hidden rows").c_str() : "");
+    unsigned heads = p["draft_heads"].get<unsigned>(), features = p["draft_features"].get<unsigned>();
+    std::printf("draft program: context %u%s\n", p["draft_max_seq"].get<unsigned>(), heads ? (", " + std::to_string(heads) + " heads over hidden rows").c_str() : features ? (", a layer over features of " + std::to_string(features) + ", " + std::to_string(p["draft_vocabulary"].get<unsigned>()) + " tokens").c_str() : "");
   }
   bool planned = m["planned"].get<bool>();
   for (const Json &g : p["kv_groups"]) {

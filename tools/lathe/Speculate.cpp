@@ -234,7 +234,7 @@ Result<int> benchSpeculation(const std::string &path, const EngineFlags &flags, 
     LATHE_ASSIGN_OR_RETURN(Speculation method, speculationOption(o.method));
     if (method == Speculation::off)
       return makeError(StatusCode::invalidArgument,
-                       "option '--speculate': expected auto, draft, medusa, ngram, suffix, suffix-tree or synthetic, found 'off'");
+                       "option '--speculate': expected auto, draft, medusa, eagle, eagle2, eagle3, ngram, suffix, suffix-tree or synthetic, found 'off'");
   }
   uint64_t widest = *std::max_element(o.batches.begin(), o.batches.end());
   LATHE_ASSIGN_OR_RETURN(Session session, Session::open(path, flags, 0));

@@ -40,7 +40,7 @@ private:
 };
 
 struct SpeculationBench {
-  std::string method;      ///< auto, draft, medusa, ngram, suffix, suffix-tree, or synthetic
+  std::string method;      ///< auto, draft, medusa, eagle, eagle2, eagle3, ngram, suffix, suffix-tree, or synthetic
   std::string promptFile;  ///< empty: pseudo-random tokens
   Acceptance rule = Acceptance::exact; ///< with another one answers may differ, and are not compared
   double acceptance = 0.7; ///< of synthetic drafts

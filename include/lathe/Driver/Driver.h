@@ -30,9 +30,9 @@ struct CompileOptions {
   std::vector<artifact::Variant> variants; ///< of x86, and GPUs
   /// "file", or "synthetic:SEED": the artifact holds no weights and the runtime makes them up (speed of large shapes).
   std::string weights = "file";
-  /// A draft program beside the step: "" (none), "draft:MODEL", "layerskip:LAYERS" or "medusa" (docs/speculation.md).
+  /// A draft program beside the step: "" (none), "draft:MODEL", "layerskip:LAYERS", "medusa", "eagle", "eagle2" or "eagle3" (docs/speculation.md).
   std::string speculate;
-  std::string speculateWeights; ///< directory of the heads that "medusa" asks for
+  std::string speculateWeights; ///< directory of the heads that "medusa" asks for, or of EAGLE's layer
   int threads = 2;
   std::vector<std::string> disabled; ///< fusion passes left out
   std::string dumpDirectory;         ///< the module after every phase, as PHASE.mlir

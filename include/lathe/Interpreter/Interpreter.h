@@ -55,7 +55,8 @@ class Interpreter {
 public:
   /// |module| must outlive the interpreter and stay as it is. Fails when there is no such function or its
   /// signature is not a step's. A function whose last argument are rows, a draft over hidden rows, gets those that the llm.select_rows of the
-  /// module's `@step` reads: the step runs before it, with a KV cache of its own.
+  /// module's `@step` reads: the step runs before it, with a KV cache of its own. Where rows are wider (docs/speculation.md, "EAGLE"), each is zeros and behind them the
+  /// features of the row before it in its sequence: what the step returns behind its logits, or those rows; of a sequence's first row zeros.
   static mlir::FailureOr<std::unique_ptr<Interpreter>> create(mlir::ModuleOp module, InterpreterOptions options = {});
   virtual ~Interpreter() = default;
   /// Runs one step; returns the tensor results of the function in order (the KV result is kept). After

@@ -18,18 +18,24 @@ class LLM_Pass<string name, string anchor> : Pass<name, anchor> { let dependentD
 def LLMSpeculatePass : LLM_Pass<"llm-speculate", "::mlir::ModuleOp"> {
   let summary = "put a draft program beside the step";
   let description = [{
-    Adds `func @draft`, which guesses what `@step` would say, with the type of `@step` (of heads: with hidden rows more and several results), and the attribute `llm.draft` of the module. The step stays as it is: drafts are verified by the step and
+    Adds `func @draft`, which guesses what `@step` would say, with the type of `@step` (of heads and layers over features: with rows more, and perhaps several results), and the attribute `llm.draft` of the module. The step computes what it did: drafts are verified by the step and
     change no token (docs/speculation.md). Run first: all other passes treat both functions alike.
 
     `method=draft`: the nested `module @draft` becomes the draft program. Its params and KV groups get the prefix `draft.`; a param of equal type and value is shared.
     `method=medusa`: the nested `module @draft` has `func @heads(rows) -> (logits...)`. The draft takes a third argument, the hidden rows of the step (what its
     `llm.select_rows` reads); it makes of them what the step's last linear reads and gives it to the heads. Head i guesses the token i + 2 places behind the row's.
+    `method=eagle`, `eagle2`: the nested `module @draft` has `func @layer(batch, kv, embedding rows, feature rows) -> (own rows, kv)` and a KV group. The draft takes a third argument, rows of
+    [own | hidden] one part of which is zeros; it embeds tokens as the step does, norms the hidden part with the step's last norm, adds both, gives them to the layer and the layer's own rows to the step's
+    last linear. The row of a token takes what the step had (or, behind guesses, the layer itself made) for the token before it. `eagle2` differs in how the engine drafts.
+    `method=eagle3`: `func @layer(batch, kv, embedding rows, own rows, low, middle, high rows) -> (own rows, kv)` and `func @head(rows) -> logits`, and the attribute `llm.eagle` of the nested
+    module with `features`, three layers of the step. `@step` returns the rows in front of these layers behind its logits, and the draft takes rows of [own | low | middle | high]. `tokens` of
+    `llm.eagle`, what each of the head's tokens is in the model's vocabulary, becomes part of `llm.draft`.
     `method=layerskip layers=E`: the first E layers, then the step's last norm and head; the KV groups and params are the step's own, and what the rest of the layers computes is not there.
 
     Before (`method=draft`): `func.func @step(...)`, `module @draft { llm.kv_group @kv ..., llm.param @w ..., func.func @step(...) }`.
     After: `llm.kv_group @draft.kv ...`, `llm.param @draft.w ...`, `func.func @step(...)`, `func.func @draft(...)`.
   }];
-  let options = [Option<"method", "method", "std::string", "\"draft\"", "draft, layerskip or medusa">,
+  let options = [Option<"method", "method", "std::string", "\"draft\"", "draft, layerskip, medusa, eagle, eagle2 or eagle3">,
                  Option<"layers", "layers", "int64_t", "0", "layerskip: layers of the draft, fewer than the model has">];
   let statistics = [Statistic<"numParams", "params", "params of the draft's own">, Statistic<"numShared", "shared", "params that draft and step share">];
 }

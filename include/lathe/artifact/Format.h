@@ -14,7 +14,7 @@ inline constexpr char magic[8] = {'L', 'A', 'T', 'H', 'E', '\r', '\n', '\x1a'};
 inline constexpr uint16_t formatVersion = 0;
 /// Rises with every change of what a section holds while the format is 0: a file of another draft is refused like one of another
 /// version. A frozen format has draft 0.
-inline constexpr uint16_t formatDraft = 3;
+inline constexpr uint16_t formatDraft = 4;
 inline constexpr uint32_t sectionAlignment = 4096;
 inline constexpr uint32_t maxSections = 64;
 

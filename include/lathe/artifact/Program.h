@@ -117,7 +117,12 @@ struct BlockShape {
 enum class DraftMethod : uint32_t {
   program = 0, ///< another model, or the first layers: it takes tokens alone
   medusa = 1,  ///< heads over one row of the step, one for each token that follows
+  eagle = 2,   ///< a layer over features of the step and its own rows, which drafts a chain
+  eagle2 = 3,  ///< the same, which drafts a tree
+  eagle3 = 4,  ///< the same over rows of three layers
 };
+/// Whether the rows that such a draft takes are [own | features]: one part is zeros (docs/speculation.md, "EAGLE").
+constexpr bool goesOnFromItself(DraftMethod method) { return method >= DraftMethod::eagle; }
 
 /// Draft tokens of one sequence in one step at most, and so heads of a draft program.
 inline constexpr uint32_t maxDraftTokens = 16;
@@ -143,10 +148,15 @@ struct Program {
   DraftMethod draftMethod = DraftMethod::program;
   uint64_t draftInputOffset = 0; ///< in the arena: float32 [maxRows][draftInputStride], rows that the caller writes before a run of "draft"
   uint32_t draftInputStride = 0; ///< floats; 0: the draft takes none
-  uint32_t draftInputSize = 0;   ///< floats of such a row, which is a hidden row of the step: hiddenSize
+  uint32_t draftInputSize = 0;   ///< floats of such a row: hiddenSize, a hidden row of the step; or 1 + (features or 1) times as many, see goesOnFromItself()
   std::vector<uint64_t> draftMoreLogits; ///< as draftLogitsOffset: where heads behind the first leave theirs
   uint64_t choicesOffset = 0; ///< in the arena: float32 [maxOutRows][choicesStride], what "head_choices" leaves: the token as a float32, its logit
   uint32_t choicesStride = 0; ///< floats; 0: there is no entry "head_choices"
+  uint64_t draftOwnOffset = 0; ///< in the arena, of a draft that goes on from itself: float32 [maxRows][hiddenStride], its own rows
+  std::vector<uint64_t> draftFeatures; ///< the same for the step's rows that it takes; empty: the hidden rows
+  std::vector<uint32_t> draftTokens; ///< what the draft's tokens are in the vocabulary; empty: the same
+  uint32_t draftVocabulary() const { return draftTokens.empty() ? vocabulary : static_cast<uint32_t>(draftTokens.size()); }
+  uint32_t draftFeatureSize() const { return goesOnFromItself(draftMethod) ? draftInputSize - hiddenSize : draftInputSize; }
   /// Heads of the draft program, whose tokens follow each other.
   uint32_t draftHeads() const { return draftMaxSeq ? 1 + static_cast<uint32_t>(draftMoreLogits.size()) : 0; }
   /// Not 0: the artifact has no WEIGHTS section and the runtime makes this many bytes up from the seed (for

@@ -105,6 +105,8 @@ public:
   Result<WeightRows> slice(int64_t begin, int64_t end) const;
   /// GGUF's interleaved rotation pairs to halves, in each of |heads| heads.
   Result<WeightRows> unrope(int64_t heads) const;
+  /// Columns begin .. end - 1 of an unquantized matrix that is neither transposed nor rounded.
+  Result<WeightRows> columnsOf(int64_t begin, int64_t end) const;
   /// Of one whole unquantized matrix.
   Result<WeightRows> transpose() const;
   /// 1 + w in float32, of an unquantized weight.
@@ -138,6 +140,7 @@ private:
     const uint8_t *data;
     int64_t rows, columns; ///< of the tensor as stored
     bool transposed = false, plusOne = false, rounded = false;
+    int64_t firstColumn = 0; ///< of those that are taken
     std::shared_ptr<const MappedFile> file = nullptr;
     std::shared_ptr<const std::vector<uint8_t>> owned = nullptr;
     std::shared_ptr<const QuantizedMatrix> matrix = nullptr; ///< rows are made, |data| is null

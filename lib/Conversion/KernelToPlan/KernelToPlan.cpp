@@ -49,6 +49,7 @@ struct Options {
   bool gpu;
   int64_t draftMaxSeq; ///< positions that the draft was made for
   DraftMethod draftMethod = DraftMethod::program;
+  DenseIntElementsAttr draftTokens = {}; ///< of a reduced vocabulary, or null
 };
 
 class Planner {
@@ -74,7 +75,8 @@ public:
     program = plan::ProgramOp::create(b, step.getLoc(), options.maxRows, maxOutRows, options.maxSeq, output.getLogits().getType().getWidth(),
                                       output.getHidden().getType().getWidth(), arena, offsetOf(output.getHidden()),
                                       output.getHidden().getType().getStride(), offsetOf(output.getLogits()), stride, IntegerAttr(), IntegerAttr(),
-                                      IntegerAttr(), IntegerAttr(), IntegerAttr(), IntegerAttr(), IntegerAttr(), IntegerAttr(), IntegerAttr(), DenseI64ArrayAttr(), IntegerAttr(), IntegerAttr());
+                                      IntegerAttr(), IntegerAttr(), IntegerAttr(), IntegerAttr(), IntegerAttr(), IntegerAttr(), IntegerAttr(), DenseI64ArrayAttr(), IntegerAttr(), IntegerAttr(),
+                                      IntegerAttr(), DenseI64ArrayAttr(), DenseIntElementsAttr());
     if (Value embedding = output.getEmbedding()) {
       program.setEmbeddingOffset(offsetOf(embedding));
       program.setEmbeddingStride(cast<RowsType>(embedding.getType()).getStride());
@@ -88,7 +90,7 @@ public:
       Value logits = drafts.output.getLogits();
       SmallVector<int64_t> more;
       for (Value result : drafts.results()) {
-        int64_t wanted = output.getLogits().getType().getWidth(), found = cast<RowsType>(result.getType()).getWidth();
+        int64_t wanted = options.draftTokens ? options.draftTokens.getNumElements() : output.getLogits().getType().getWidth(), found = cast<RowsType>(result.getType()).getWidth();
         if (found != wanted) return draft.emitError() << "expected drafts of " << wanted << " tokens, found " << found;
         if (places[result].column || strideOf(result) != strideOf(logits)) return draft.emitError() << "unsupported: logits that are columns of other rows";
         if (result != logits) more.push_back(offsetOf(result));
@@ -102,9 +104,10 @@ public:
         program.setDraftInputStride(strideOf(input));
         program.setDraftInputSize(cast<RowsType>(input.getType()).getWidth());
         program.setDraftMoreLogits(more);
-        if (cast<RowsType>(input.getType()).getWidth() != output.getHidden().getType().getWidth())
-          return draft.emitError() << "expected a draft that takes rows of " << output.getHidden().getType().getWidth() << ", found "
-                                   << cast<RowsType>(input.getType()).getWidth();
+        int64_t hidden = output.getHidden().getType().getWidth(), parts = goesOnFromItself(options.draftMethod) ? 1 + std::max<size_t>(1, output.getFeatures().size()) : 1;
+        if (cast<RowsType>(input.getType()).getWidth() != parts * hidden)
+          return draft.emitError() << "expected a draft that takes rows of " << parts * hidden << ", found " << cast<RowsType>(input.getType()).getWidth();
+        if (failed(placeFeatures())) return failure();
         if (options.draftMethod == DraftMethod::program)
           return draft.emitError() << "expected an attribute llm.draft of the module with a method that takes rows, such as 'medusa'";
         if (more.size() + 1 > maxDraftTokens) return draft.emitError() << "expected at most " << maxDraftTokens << " heads, found " << more.size() + 1;
@@ -149,6 +152,29 @@ private:
       return all;
     }
   };
+
+  /// Rows that a draft which goes on from its own takes of the step, and those own rows.
+  LogicalResult placeFeatures() {
+    auto hidden = steps.output.getHidden().getType();
+    SmallVector<int64_t> offsets;
+    for (Value feature : steps.output.getFeatures()) {
+      auto type = cast<RowsType>(feature.getType());
+      if (type.getWidth() != hidden.getWidth() || type.getStride() != hidden.getStride() || places[feature].column)
+        return step.emitError() << "expected rows for the draft of " << hidden.getWidth() << ", as the head starts from, found " << type.getWidth();
+      offsets.push_back(offsetOf(feature));
+    }
+    if (!goesOnFromItself(options.draftMethod)) {
+      if (!offsets.empty() || options.draftTokens) return draft.emitError() << "expected a method of llm.draft that goes on from its own rows, such as 'eagle3'";
+      return success();
+    }
+    auto own = drafts.output.getHidden().getType();
+    if (own.getWidth() != hidden.getWidth() || own.getStride() != hidden.getStride() || places[drafts.output.getHidden()].column)
+      return draft.emitError() << "expected own rows of " << hidden.getWidth() << ", found " << own.getWidth();
+    program.setDraftOwnOffset(offsetOf(drafts.output.getHidden()));
+    if (!offsets.empty()) program.setDraftFeatures(offsets);
+    if (options.draftTokens) program.setDraftTokensAttr(options.draftTokens);
+    return success();
+  }
 
   LogicalResult number(Part &part, int64_t at) {
     part.begin = at;
@@ -302,6 +328,7 @@ private:
         for (Value operand : op->getOperands())
           if (places.count(operand) && !outRows(operand.getType())) buffers[places[operand].buffer].last = part.end;
     buffers[places[part.output.getHidden()].buffer].last = part.end;
+    for (Value feature : part.output.getFeatures()) buffers[places[feature].buffer].last = part.end;
     for (Operation *op : part.order)
       if (auto attention = dyn_cast<kernel::AttentionOp>(op); attention && options.splitRows > 0) {
         auto layer = llm::lookupLayer(group(attention.getGroup()), attention.getLayer());
@@ -358,14 +385,16 @@ private:
         if (auto name = dyn_cast<FlatSymbolRefAttr>(attr.getValue())) names.insert(name.getValue());
     return names;
   }
-  /// The runtime keeps a draft's own KV apart from the step's, and a draft has one or the other; one that takes rows has none.
+  /// The runtime keeps a draft's own KV apart from the step's, and a draft has one or the other; heads have none, and what goes on from its own rows has its own.
   LogicalResult checkDraftGroups() {
     llvm::StringSet<> byStep = namedBy(steps), byDraft = namedBy(drafts);
     int groups[2] = {};
     for (auto g : module.getOps<llm::KVGroupOp>())
       if (byDraft.contains(g.getSymName())) ++groups[byStep.contains(g.getSymName())];
     if (groups[0] && groups[1]) return draft.emitError() << "expected a draft that reads KV groups of its own or those of the step, found both";
-    if (drafts.input() && groups[0] + groups[1]) return draft.emitError() << "expected no KV group of a draft that takes rows, found " << groups[0] + groups[1];
+    if (drafts.input() && !goesOnFromItself(options.draftMethod) && groups[0] + groups[1])
+      return draft.emitError() << "expected no KV group of a draft that takes rows, found " << groups[0] + groups[1];
+    if (goesOnFromItself(options.draftMethod) && groups[1]) return draft.emitError() << "expected KV groups of its own of a draft that goes on from its own rows, found the step's";
     return success();
   }
 
@@ -776,12 +805,18 @@ struct KernelToPlanPass : lathe::impl::KernelToPlanPassBase<KernelToPlanPass> {
     }
     int64_t draftSequence = sequence;
     auto method = DraftMethod::program;
+    DenseIntElementsAttr tokens;
     if (auto attr = module->getAttrOfType<DictionaryAttr>("llm.draft")) {
       if (auto positions = attr.getAs<IntegerAttr>("max_sequence")) draftSequence = std::clamp<int64_t>(positions.getInt(), 1, sequence);
       if (auto name = attr.getAs<StringAttr>("method"))
-        method = llvm::StringSwitch<DraftMethod>(name.getValue()).Case("medusa", DraftMethod::medusa).Default(DraftMethod::program);
+        method = llvm::StringSwitch<DraftMethod>(name.getValue()).Case("medusa", DraftMethod::medusa).Case("eagle", DraftMethod::eagle).Case("eagle2", DraftMethod::eagle2).Case("eagle3", DraftMethod::eagle3).Default(DraftMethod::program);
+      tokens = attr.getAs<DenseIntElementsAttr>("tokens");
+      if (tokens && !tokens.getElementType().isInteger(32)) {
+        module.emitError() << "expected 'tokens' of llm.draft to be i32, found " << tokens.getElementType();
+        return signalPassFailure();
+      }
     }
-    Planner planner(module, step, module.lookupSymbol<func::FuncOp>("draft"), {maxRows, sequence, chunk, splitRows, logitBytes, gpu, draftSequence, method});
+    Planner planner(module, step, module.lookupSymbol<func::FuncOp>("draft"), {maxRows, sequence, chunk, splitRows, logitBytes, gpu, draftSequence, method, tokens});
     if (failed(planner.run())) return signalPassFailure();
     numKernels = planner.kernelCount;
     numLaunches = planner.launchCount;

@@ -51,6 +51,9 @@ struct PlanVerifyPass : lathe::impl::PlanVerifyPassBase<PlanVerifyPass> {
     if (choicesEnd > peak) return program.emitError() << "choices end at " << choicesEnd << ", outside the arena of " << peak << " bytes";
     int64_t inputEnd = program.getDraftInputOffset().value_or(0) + program.getDraftInputStride().value_or(0) * 4 * program.getMaxRows();
     if (inputEnd > peak) return program.emitError() << "rows of the draft end at " << inputEnd << ", outside the arena of " << peak << " bytes";
+    SmallVector<int64_t> rowsAt(program.getDraftFeatures().value_or(ArrayRef<int64_t>()));
+    if (program.getDraftOwnOffset()) rowsAt.push_back(*program.getDraftOwnOffset());
+    for (int64_t at : rowsAt) hiddenEnd = std::max<int64_t>(hiddenEnd, at + program.getHiddenStride() * 4 * program.getMaxRows());
     for (int64_t at : program.getDraftMoreLogits().value_or(ArrayRef<int64_t>()))
       logitsEnd = std::max<int64_t>(logitsEnd, at + program.getDraftLogitsStride().value_or(0) * 4 * program.getMaxOutRows());
     if (hiddenEnd > peak || logitsEnd > peak) return program.emitError() << "results end at " << std::max(hiddenEnd, logitsEnd) << ", outside the arena of " << peak << " bytes";

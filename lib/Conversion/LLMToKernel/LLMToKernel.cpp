@@ -49,14 +49,14 @@ public:
   LogicalResult run() {
     auto type = step.getFunctionType();
     StringAttr name = step.getSymNameAttr();
-    // A draft program may take the step's hidden rows and have several heads.
+    // A draft program may take rows of the step and have several heads; a step may return the rows that it takes.
     bool draft = name == "draft";
     size_t inputs = type.getNumInputs(), results = type.getNumResults();
     auto isRows = [](Type t) { return isa<RankedTensorType>(t) && cast<RankedTensorType>(t).getRank() == 2 && cast<RankedTensorType>(t).isDynamicDim(0); };
     if (inputs < 2 || inputs > (draft ? 3 : 2) || !isa<llm::BatchType>(type.getInput(0)) || !isa<llm::KVType>(type.getInput(1)) ||
-        (inputs == 3 && !isRows(type.getInput(2))) || results < 2 || (!draft && results > 3) || !isa<llm::KVType>(type.getResults().back()) ||
+        (inputs == 3 && !isRows(type.getInput(2))) || results < 2 || !isa<llm::KVType>(type.getResults().back()) ||
         !llvm::all_of(type.getResults().drop_back(), isRows))
-      return step.emitError() << "expected a " << (draft ? "draft of type (!llm.batch, !llm.kv[, rows]) -> (logits..., !llm.kv)" : "step of type (!llm.batch, !llm.kv) -> (logits[, choices], !llm.kv)")
+      return step.emitError() << "expected a " << (draft ? "draft of type (!llm.batch, !llm.kv[, rows]) -> (logits..., !llm.kv)" : "step of type (!llm.batch, !llm.kv) -> (logits[, choices][, rows...], !llm.kv)")
                               << ", found " << type;
     SmallVector<Type> taken{type.getInput(1)};
     if (inputs == 3) taken.push_back(rowsType(cast<RankedTensorType>(type.getInput(2)).getDimSize(1), false));
@@ -275,7 +275,7 @@ private:
     }
     // Residual and epilogue work on whole rows: parts with gaps are added afterwards.
     bool gaps = at - padded(begin) != 0 && op.getWeights().size() > 1;
-    Value residualRows = residual && !gaps ? rows(residual) : Value();
+    Value residualRows = residual && !gaps ? withStride(rows(residual), at, op.getLoc()) : Value(); // walked as the result is
     auto type = RowsType::get(b.getContext(), gaps ? at : begin, at, isOut(in));
     auto matmul = kernel::MatmulOp::create(b, op.getLoc(), type, in, residualRows, b.getArrayAttr(names),
                                            b.getDenseI64ArrayAttr(columns), b.getArrayAttr(biases), llm::ActivationAttr(), UnitAttr());
@@ -347,7 +347,9 @@ private:
     if (bias) bv = vector(bias, op);
     if (failed(w) || failed(bv)) return failure();
     Type type = quantized ? Type(actType(result, out)) : Type(rowsType(width(input), out));
-    Value made = kernel::NormOp::create(b, op->getLoc(), type, l.buffer, residual ? rows(residual) : Value(), *w,
+    // The kernel walks what it adds as it does its result.
+    Value added = residual ? withStride(rows(residual), padded(width(input)), op->getLoc()) : Value();
+    Value made = kernel::NormOp::create(b, op->getLoc(), type, l.buffer, added, *w,
                                         *bv, eps, bias ? b.getUnitAttr() : UnitAttr(), select ? b.getUnitAttr() : UnitAttr());
     // The first norm behind the selection is the last of the model: its rows as float32 are what embeddings are made of.
     if (select && !residual && !embedding && step.getSymName() == "step")
@@ -673,19 +675,23 @@ private:
 
   LogicalResult finish(func::ReturnOp op) {
     if (!hidden) return op.emitError() << "expected an llm.select_rows before the logits";
-    SmallVector<Value> logits;
-    for (Value result : op.getOperands().drop_back()) {
-      logits.push_back(rows(result));
-      if (!isOut(logits.back())) return op.emitError() << "expected logits that depend on llm.select_rows";
+    SmallVector<Value> logits, features;
+    bool isStep = step.getSymName() == "step";
+    for (auto [i, result] : llvm::enumerate(op.getOperands().drop_back())) {
+      Value made = rows(result);
+      bool feature = isStep && i && !isOut(made); // a draft's; behind them the head's
+      if (!isOut(made) && !feature) return op.emitError() << "expected logits that depend on llm.select_rows";
+      (feature ? features : logits).push_back(made);
     }
+    if (isStep && logits.size() > 2) return op.emitError() << "expected logits and perhaps choices that depend on llm.select_rows, found " << logits.size() << " results";
     Value choices;
-    if (logits.size() == 2 && step.getSymName() == "step") {
+    if (logits.size() == 2 && isStep) {
       auto argmax = origin(op.getOperand(1)).getDefiningOp<llm::ArgmaxOp>();
       if (!argmax || !sameValue(argmax.getInput(), op.getOperand(0)))
         return op.emitError() << "expected the step's choices to be an llm.argmax of its logits";
       choices = logits.pop_back_val();
     }
-    kernel::OutputOp::create(b, op.getLoc(), hidden, logits[0], embedding, choices, ArrayRef(logits).drop_front());
+    kernel::OutputOp::create(b, op.getLoc(), hidden, logits[0], embedding, choices, ArrayRef(logits).drop_front(), features);
     func::ReturnOp::create(b, op.getLoc());
     return success();
   }

@@ -2,15 +2,10 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #include "lathe/import/DraftHeads.h"
-#include "dialects/LLM/LLM.h"
+#include "DraftCheckpoint.h"
 #include "lathe/artifact/Program.h"
 #include "lathe/import/Json.h"
-#include "lathe/import/Quote.h"
-#include "lathe/import/Safetensors.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "llvm/ADT/StringSet.h"
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
 using namespace mlir;
 
@@ -19,20 +14,11 @@ namespace {
 
 constexpr int64_t mostHeads = maxDraftTokens, mostBlocks = 16;
 
-bool exists(const std::string &path) { return access(path.c_str(), F_OK) == 0; }
-
-std::string shapeText(ArrayRef<int64_t> shape) {
-  std::string text = "[";
-  for (int64_t size : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(size);
-  return text + "]";
-}
-
-class MedusaBuilder {
+class MedusaBuilder : DraftCheckpoint {
 public:
-  MedusaBuilder(MLIRContext &context, const safetensors::Model &file, HeadShape shape) : file(file), shape(shape), b(&context) {}
+  MedusaBuilder(MLIRContext &context, const safetensors::Model &file, HeadShape shape) : DraftCheckpoint(context, file), shape(shape) {}
 
   Result<OwningOpRef<ModuleOp>> run(int64_t wantedHeads, int64_t wantedBlocks) {
-    b.getContext()->loadDialect<llm::LLMDialect, func::FuncDialect>();
     if (!file.tensors().empty() && llvm::all_of(file.tensors(), [](auto &t) { return StringRef(t.name).starts_with("medusa_head."); })) prefix = "medusa_head.";
     int64_t heads = 0;
     while (heads <= mostHeads && (has(heads, "0.linear.weight") || has(heads, "0.weight"))) ++heads;
@@ -42,10 +28,9 @@ public:
                        (long long)std::min(heads, mostHeads));
     OwningOpRef<ModuleOp> module = ModuleOp::create(b.getUnknownLoc());
     b.setInsertionPointToEnd(module->getBody());
-    auto rows = [&](int64_t width) { return RankedTensorType::get({ShapedType::kDynamic, width}, b.getF32Type()); };
     SmallVector<Type> results(heads, rows(shape.vocabulary));
     auto function = func::FuncOp::create(b, b.getUnknownLoc(), "heads", b.getFunctionType({rows(shape.hidden)}, results));
-    entry = function.addEntryBlock();
+    Block *entry = function.addEntryBlock();
     b.setInsertionPointToEnd(entry);
     SmallVector<Value> logits;
     for (int64_t head = 0; head < heads; ++head) {
@@ -68,8 +53,7 @@ public:
       logits.push_back(llm::LinearOp::create(b, NameLoc::get(b.getStringAttr(name)), rows(shape.vocabulary), x, ValueRange(w), Value()));
     }
     func::ReturnOp::create(b, b.getUnknownLoc(), logits);
-    for (const safetensors::TensorInfo &tensor : file.tensors())
-      if (!used.contains(tensor.name)) return makeError(StatusCode::unsupported, "tensor %s is no part of %lld heads", quoteName(tensor.name).c_str(), (long long)heads);
+    if (const safetensors::TensorInfo *tensor = unused()) return makeError(StatusCode::unsupported, "tensor %s is no part of %lld heads", quoteName(tensor->name).c_str(), (long long)heads);
     return module;
   }
 
@@ -77,32 +61,8 @@ private:
   std::string nameOf(int64_t head, const std::string &rest) const { return prefix + std::to_string(head) + "." + rest; }
   bool has(int64_t head, const std::string &rest) const { return file.tensor(nameOf(head, rest)); }
 
-  Result<Value> weight(const std::string &name, ArrayRef<int64_t> wanted) {
-    const safetensors::TensorInfo *info = file.tensor(name);
-    if (!info) return makeError(StatusCode::notFound, "expected a tensor %s of shape %s, found none", quoteName(name).c_str(), shapeText(wanted).c_str());
-    LATHE_RETURN_IF_ERROR(info->checkUsable());
-    SmallVector<int64_t> found(info->shape.begin(), info->shape.end());
-    if (ArrayRef(found) != wanted)
-      return makeError(StatusCode::invalidArgument, "tensor %s: expected shape %s, which is that of the model, found %s", quoteName(name).c_str(), shapeText(wanted).c_str(),
-                       shapeText(found).c_str());
-    auto storage = info->dtype == safetensors::DType::f32 ? llm::Storage::f32 : info->dtype == safetensors::DType::f16 ? llm::Storage::f16 : llm::Storage::bf16;
-    auto type = RankedTensorType::get(wanted, llm::elementType(b.getContext(), storage));
-    Location loc = NameLoc::get(b.getStringAttr(name));
-    {
-      OpBuilder::InsertionGuard guard(b);
-      b.setInsertionPoint(entry->getParentOp());
-      llm::ParamOp::create(b, loc, b.getStringAttr(name), llm::FileAttr::get(b.getContext(), file.files()[info->file]->path(), name, info->offset, storage, wanted), TypeAttr::get(type));
-    }
-    used.insert(name);
-    return Value(llm::WeightOp::create(b, loc, type, name));
-  }
-
-  const safetensors::Model &file;
   HeadShape shape;
-  OpBuilder b;
   std::string prefix;
-  Block *entry = nullptr;
-  llvm::StringSet<> used;
 };
 
 /// A whole number of |json|, or |otherwise| when it is not there.

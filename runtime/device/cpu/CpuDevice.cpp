@@ -76,6 +76,12 @@ public:
   const float *hidden(uint32_t row) override {
     return reinterpret_cast<const float *>(arena.data + program.hiddenOffset) + uint64_t(row) * program.hiddenStride;
   }
+  const float *feature(uint32_t index, uint32_t row) override {
+    return reinterpret_cast<const float *>(arena.data + program.draftFeatures[index]) + uint64_t(row) * program.hiddenStride;
+  }
+  const float *draftOwn(uint32_t row) override {
+    return reinterpret_cast<const float *>(arena.data + program.draftOwnOffset) + uint64_t(row) * program.hiddenStride;
+  }
   const float *embedding(uint32_t row) override {
     return reinterpret_cast<const float *>(arena.data + program.embeddingOffset) + uint64_t(row) * program.embeddingStride;
   }
@@ -215,7 +221,7 @@ Result<Ticket> CpuExecutable::submit(EntryKind kind, const LatheStep &input) {
   if (rows == 0 || wide == entry.buckets.end())
     return makeError(StatusCode::invalidArgument, "expected 1 to %u rows in entry '%s', found %u",
                      entry.buckets.back().maxRows, entry.name.c_str(), rows);
-  if (kind == EntryKind::step) LATHE_RETURN_IF_ERROR(checkParents(program, input));
+  if (runsRows(kind)) LATHE_RETURN_IF_ERROR(checkParents(program, input));
   step = &input;
   bucket = &*wide;
   countItems(*bucket, input);

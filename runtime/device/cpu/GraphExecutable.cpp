@@ -99,6 +99,8 @@ public:
   Status setDraftInput(uint32_t row, std::span<const float> values) override { return checkDraftInput(program, row, values.size()); }
   const float *embedding(uint32_t) override { return hiddenRow.data(); }
   const float *hidden(uint32_t) override { return hiddenRow.data(); }
+  const float *feature(uint32_t, uint32_t) override { return hiddenRow.data(); }
+  const float *draftOwn(uint32_t) override { return hiddenRow.data(); }
   Status saveBlock(uint32_t, uint32_t, std::span<uint8_t>) override { return noBlocks(); }
   Status restoreBlock(uint32_t, uint32_t, std::span<const uint8_t>) override { return noBlocks(); }
   Status copyBlock(uint32_t, uint32_t, uint32_t) override { return noBlocks(); }

@@ -37,7 +37,7 @@ public:
   }
   const float *choice(uint32_t row) override { return fetch(choicesHost, row, program.choicesOffset, program.choicesStride, 2, choicesReady); }
   const float *draftLogits(uint32_t row, uint32_t head) override {
-    return fetch(draftHost, row, draftLogitsAt(program, head), program.draftLogitsStride, program.vocabulary, draftReady, head * program.maxOutRows);
+    return fetch(draftHost, row, draftLogitsAt(program, head), program.draftLogitsStride, program.draftVocabulary(), draftReady, head * program.maxOutRows);
   }
   Status setDraftInput(uint32_t row, std::span<const float> values) override {
     LATHE_RETURN_IF_ERROR(checkDraftInput(program, row, values.size()));
@@ -45,6 +45,12 @@ public:
   }
   const float *hidden(uint32_t row) override {
     return fetch(hiddenHost, row, program.hiddenOffset, program.hiddenStride, program.hiddenSize, hiddenReady);
+  }
+  const float *feature(uint32_t index, uint32_t row) override {
+    return fetch(featureHost, row, program.draftFeatures[index], program.hiddenStride, program.hiddenSize, featureReady, index * program.maxRows);
+  }
+  const float *draftOwn(uint32_t row) override {
+    return fetch(ownHost, row, program.draftOwnOffset, program.hiddenStride, program.hiddenSize, ownReady);
   }
   const float *embedding(uint32_t row) override {
     return fetch(embeddingHost, row, program.embeddingOffset, program.embeddingStride, program.hiddenSize, embeddingReady);
@@ -133,8 +139,8 @@ private:
   const Entry *entries[entryKinds] = {};
   std::vector<uint8_t> staging;
   std::vector<uint8_t> moved[2]; ///< blocks of copyEntry()
-  std::vector<float> logitsHost, choicesHost, draftHost, hiddenHost, embeddingHost;
-  std::vector<bool> logitsReady, choicesReady, draftReady, hiddenReady, embeddingReady;
+  std::vector<float> logitsHost, choicesHost, draftHost, hiddenHost, embeddingHost, featureHost, ownHost;
+  std::vector<bool> logitsReady, choicesReady, draftReady, hiddenReady, embeddingReady, featureReady, ownReady;
   std::vector<uint64_t> launchArgs;
   // What sendStep works with; the capacity is there from the start but for |dense|, which has the sequences of the caller.
   std::vector<int32_t> dense, sequenceIds;
@@ -196,7 +202,9 @@ Status GpuExecutable::create(const ExecutableOptions &options) {
   choicesReady.resize(p.maxOutRows);
   hiddenReady.resize(p.maxRows);
   const uint64_t draftRows = uint64_t(p.maxOutRows) * p.draftHeads();
-  draftHost.resize(draftRows * p.vocabulary), draftReady.resize(draftRows);
+  draftHost.resize(draftRows * p.draftVocabulary()), draftReady.resize(draftRows);
+  featureReady.resize(p.draftFeatures.size() * p.maxRows), featureHost.resize(featureReady.size() * p.hiddenSize);
+  if (goesOnFromItself(p.draftMethod)) ownReady.resize(p.maxRows), ownHost.resize(ownReady.size() * p.hiddenSize);
   if (entries[static_cast<int>(EntryKind::embed)]) embeddingHost.resize(uint64_t(p.maxOutRows) * p.hiddenSize), embeddingReady.resize(p.maxOutRows);
   uint32_t most = 0;
   for (const Launch &l : p.launches) most = std::max(most, l.argCount);
@@ -277,7 +285,7 @@ Result<Ticket> GpuExecutable::submit(EntryKind kind, const LatheStep &step) {
   auto wide = std::find_if(entry.buckets.begin(), entry.buckets.end(), [&](const Bucket &b) { return b.maxRows >= rows; });
   if (rows == 0 || wide == entry.buckets.end())
     return makeError(StatusCode::invalidArgument, "expected 1 to %u rows in entry '%s', found %u", entry.buckets.back().maxRows, entry.name.c_str(), rows);
-  if (kind == EntryKind::step) LATHE_RETURN_IF_ERROR(checkParents(program, step));
+  if (runsRows(kind)) LATHE_RETURN_IF_ERROR(checkParents(program, step));
   LATHE_RETURN_IF_ERROR(sendStep(kind, step));
   // The head's row blocks are blocks of output rows.
   LatheStep counted = step;
@@ -304,7 +312,8 @@ Result<Ticket> GpuExecutable::submit(EntryKind kind, const LatheStep &step) {
   std::fill(choicesReady.begin(), choicesReady.end(), false);
   std::fill(draftReady.begin(), draftReady.end(), false);
   std::fill(embeddingReady.begin(), embeddingReady.end(), false);
-  if (runsRows(kind)) std::fill(hiddenReady.begin(), hiddenReady.end(), false);
+  if (runsRows(kind))
+    for (auto *ready : {&hiddenReady, &featureReady, &ownReady}) std::fill(ready->begin(), ready->end(), false);
   return ++lastTicket;
 }
 

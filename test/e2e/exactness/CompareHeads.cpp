@@ -4,8 +4,8 @@
 //   CompareHeads [--device D] ARTIFACT PREFIX TOLERANCE TOKEN...
 //
 // PREFIX0.f32, PREFIX1.f32, ... hold float32 logits [tokens][vocabulary] of each head (lathe-interp --function draft --result 0 --raw, ...). The step
-// runs all tokens in one, its hidden rows are given to the draft in another order, and each head must say what the file says: max |a - b| / max |b| at most
-// TOLERANCE.
+// runs all tokens in one, its hidden rows are given to the draft, whose results are asked for in another order, and each head must say what the file says:
+// max |a - b| / max |b| at most TOLERANCE. A draft over features (EAGLE) is given those of the token before.
 //===----------------------------------------------------------------------===//
 #include "TestDevice.h"
 #include <algorithm>
@@ -65,14 +65,20 @@ int main(int argc, char **argv) {
   step.tableStride = strides.data();
   if (Status s = run(**executable, EntryKind::step, step); !s.ok()) return fail(s.message());
   std::vector<std::vector<float>> hidden;
-  for (uint32_t r = 0; r < n; ++r)
-    hidden.emplace_back((*executable)->hidden(r), (*executable)->hidden(r) + p.hiddenSize);
+  const bool layer = goesOnFromItself(p.draftMethod);
+  hidden.resize(n, std::vector<float>(p.draftInputSize)); // what a row of the draft takes
+  for (uint32_t r = 0; r < n; ++r) {
+    if (!layer) std::copy_n((*executable)->hidden(r), p.hiddenSize, hidden[r].begin());
+    for (uint32_t f = 0; layer && r && f < p.draftFeatureSize() / p.hiddenSize; ++f)
+      std::copy_n(p.draftFeatures.empty() ? (*executable)->hidden(r - 1) : (*executable)->feature(f, r - 1), p.hiddenSize, hidden[r].begin() + (1 + f) * p.hiddenSize);
+  }
+  if (layer && n > p.maxOutRows) return fail("expected at most " + std::to_string(p.maxOutRows) + " tokens");
 
   std::vector<std::vector<float>> want(p.draftHeads());
   for (uint32_t h = 0; h < p.draftHeads(); ++h) {
     std::ifstream file(argv[2] + std::to_string(h) + ".f32", std::ios::binary);
     std::vector<char> bytes((std::istreambuf_iterator<char>(file)), {});
-    if (bytes.size() != size_t(n) * p.vocabulary * 4) return fail(argv[2] + std::to_string(h) + ".f32: expected " + std::to_string(size_t(n) * p.vocabulary * 4) + " bytes, found " + std::to_string(bytes.size()));
+    if (bytes.size() != size_t(n) * p.draftVocabulary() * 4) return fail(argv[2] + std::to_string(h) + ".f32: expected " + std::to_string(size_t(n) * p.draftVocabulary() * 4) + " bytes, found " + std::to_string(bytes.size()));
     want[h].resize(bytes.size() / 4);
     std::copy(bytes.begin(), bytes.end(), reinterpret_cast<char *>(want[h].data()));
   }
@@ -91,8 +97,8 @@ int main(int argc, char **argv) {
       if (Status s = run(**executable, kind, draft); !s.ok()) return fail(s.message());
     for (uint32_t h = 0; h < p.draftHeads(); ++h)
       for (uint32_t r = 0; r < count; ++r) {
-        const float *found = (*executable)->draftLogits(r, h), *reference = want[h].data() + size_t(first + count - 1 - r) * p.vocabulary;
-        for (uint32_t v = 0; v < p.vocabulary; ++v) {
+        const float *found = (*executable)->draftLogits(r, h), *reference = want[h].data() + size_t(first + count - 1 - r) * p.draftVocabulary();
+        for (uint32_t v = 0; v < p.draftVocabulary(); ++v) {
           double difference = std::fabs(double(found[v]) - reference[v]);
           worst = std::isnan(difference) ? INFINITY : std::max(worst, difference);
           largest = std::max(largest, std::fabs(double(reference[v])));

@@ -241,3 +241,108 @@ func.func @draft(%b: !llm.batch, %kv: !llm.kv, %h: tensor<?x16xf32>) -> (tensor<
   return %y, %kv1 : tensor<?x16xf32>, !llm.kv
 }
 }
+
+// -----
+
+module attributes {llm.draft = {method = "medusa"}} {
+  llm.param @w : tensor<16x16xf32> = #llm.synthetic<1, f32, [16, 16]>
+  func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x16xf32>, tensor<?x16xf32>, !llm.kv) {
+    %w = llm.weight @w : tensor<16x16xf32>
+    %x = llm.embed %b, %w : tensor<16x16xf32> -> tensor<?x16xf32>
+    %s = llm.select_rows %x, %b : tensor<?x16xf32>
+    %y = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+    return %y, %x, %kv : tensor<?x16xf32>, tensor<?x16xf32>, !llm.kv
+  }
+  // expected-error @below {{expected a method of llm.draft that goes on from its own rows, such as 'eagle3'}}
+  func.func @draft(%b: !llm.batch, %kv: !llm.kv, %r: tensor<?x16xf32>) -> (tensor<?x16xf32>, !llm.kv) {
+    %w = llm.weight @w : tensor<16x16xf32>
+    %s = llm.select_rows %r, %b : tensor<?x16xf32>
+    %y = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+    return %y, %kv : tensor<?x16xf32>, !llm.kv
+  }
+}
+
+// -----
+
+module attributes {llm.draft = {method = "eagle3"}} {
+  llm.param @w : tensor<16x16xf32> = #llm.synthetic<1, f32, [16, 16]>
+  llm.param @l : tensor<32x16xf32> = #llm.synthetic<2, f32, [32, 16]>
+  // expected-error @below {{expected rows for the draft of 16, as the head starts from, found 32}}
+  func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x16xf32>, tensor<?x32xf32>, !llm.kv) {
+    %w = llm.weight @w : tensor<16x16xf32>
+    %l = llm.weight @l : tensor<32x16xf32>
+    %x = llm.embed %b, %w : tensor<16x16xf32> -> tensor<?x16xf32>
+    %z = llm.linear %x, %l : (tensor<?x16xf32>, tensor<32x16xf32>) -> tensor<?x32xf32>
+    %s = llm.select_rows %x, %b : tensor<?x16xf32>
+    %y = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+    return %y, %z, %kv : tensor<?x16xf32>, tensor<?x32xf32>, !llm.kv
+  }
+  func.func @draft(%b: !llm.batch, %kv: !llm.kv, %r: tensor<?x32xf32>) -> (tensor<?x16xf32>, !llm.kv) {
+    %w = llm.weight @w : tensor<16x16xf32>
+    %c = llm.columns %r from 0 : tensor<?x32xf32> -> tensor<?x16xf32>
+    %s = llm.select_rows %c, %b : tensor<?x16xf32>
+    %y = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+    return %y, %kv : tensor<?x16xf32>, !llm.kv
+  }
+}
+
+// -----
+
+module attributes {llm.draft = {method = "eagle"}} {
+  llm.param @w : tensor<16x16xf32> = #llm.synthetic<1, f32, [16, 16]>
+  llm.param @l : tensor<16x32xf32> = #llm.synthetic<2, f32, [16, 32]>
+  func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x16xf32>, !llm.kv) {
+    %w = llm.weight @w : tensor<16x16xf32>
+    %x = llm.embed %b, %w : tensor<16x16xf32> -> tensor<?x16xf32>
+    %s = llm.select_rows %x, %b : tensor<?x16xf32>
+    %y = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+    return %y, %kv : tensor<?x16xf32>, !llm.kv
+  }
+  // expected-error @below {{expected own rows of 16, found 32}}
+  func.func @draft(%b: !llm.batch, %kv: !llm.kv, %r: tensor<?x32xf32>) -> (tensor<?x16xf32>, !llm.kv) {
+    %l = llm.weight @l : tensor<16x32xf32>
+    %s = llm.select_rows %r, %b : tensor<?x32xf32>
+    %y = llm.linear %s, %l : (tensor<?x32xf32>, tensor<16x32xf32>) -> tensor<?x16xf32>
+    return %y, %kv : tensor<?x16xf32>, !llm.kv
+  }
+}
+
+// -----
+
+module attributes {llm.draft = {method = "eagle"}} {
+  llm.kv_group @one layers [#llm.kv_layer<1, 16, 16>] key f32 value f32 window 0 page 16
+  llm.param @w : tensor<16x16xf32> = #llm.synthetic<1, f32, [16, 16]>
+  func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x16xf32>, !llm.kv) {
+    %w = llm.weight @w : tensor<16x16xf32>
+    %x = llm.embed %b, %w : tensor<16x16xf32> -> tensor<?x16xf32>
+    %kv1 = llm.kv.append %kv, %x, %x, %b group @one layer 0 : tensor<?x16xf32>, tensor<?x16xf32>
+    %a = llm.attention %x, %kv1, %b group @one layer 0 heads 1 scale 1.0 : tensor<?x16xf32> -> tensor<?x16xf32>
+    %s = llm.select_rows %a, %b : tensor<?x16xf32>
+    %y = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+    return %y, %kv1 : tensor<?x16xf32>, !llm.kv
+  }
+  // expected-error @below {{expected KV groups of its own of a draft that goes on from its own rows, found the step's}}
+  func.func @draft(%b: !llm.batch, %kv: !llm.kv, %r: tensor<?x32xf32>) -> (tensor<?x16xf32>, !llm.kv) {
+    %w = llm.weight @w : tensor<16x16xf32>
+    %c = llm.columns %r from 16 : tensor<?x32xf32> -> tensor<?x16xf32>
+    %kv1 = llm.kv.append %kv, %c, %c, %b group @one layer 0 : tensor<?x16xf32>, tensor<?x16xf32>
+    %a = llm.attention %c, %kv1, %b group @one layer 0 heads 1 scale 1.0 : tensor<?x16xf32> -> tensor<?x16xf32>
+    %s = llm.select_rows %a, %b : tensor<?x16xf32>
+    %y = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+    return %y, %kv1 : tensor<?x16xf32>, !llm.kv
+  }
+}
+
+// -----
+
+// expected-error @below {{expected 'tokens' of llm.draft to be i32, found 'i64'}}
+module attributes {llm.draft = {method = "eagle3", tokens = dense<[1, 2]> : tensor<2xi64>}} {
+  llm.param @w : tensor<16x16xf32> = #llm.synthetic<1, f32, [16, 16]>
+  func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x16xf32>, !llm.kv) {
+    %w = llm.weight @w : tensor<16x16xf32>
+    %x = llm.embed %b, %w : tensor<16x16xf32> -> tensor<?x16xf32>
+    %s = llm.select_rows %x, %b : tensor<?x16xf32>
+    %y = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+    return %y, %kv : tensor<?x16xf32>, !llm.kv
+  }
+}

@@ -7,7 +7,7 @@ module {
 
 // -----
 
-// expected-error@+1 {{expected a step of type (!llm.batch, !llm.kv) -> (logits[, choices], !llm.kv), found '(!llm.batch) -> ()'}}
+// expected-error@+1 {{expected a step of type (!llm.batch, !llm.kv) -> (logits[, choices][, rows...], !llm.kv), found '(!llm.batch) -> ()'}}
 func.func @step(%b: !llm.batch) {
   return
 }
@@ -168,4 +168,16 @@ func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x16xf32>, tensor<?x2xf
   // expected-error@+1 {{unsupported: argmax over parts of a merged linear that are not multiples of 16}}
   %c = llm.argmax %y : tensor<?x40xf32> -> tensor<?x2xf32>
   return %x, %c, %kv : tensor<?x16xf32>, tensor<?x2xf32>, !llm.kv
+}
+
+// -----
+
+llm.param @w : tensor<16x16xf32> = #llm.synthetic<1, f32, [16, 16]>
+func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>, !llm.kv) {
+  %w = llm.weight @w : tensor<16x16xf32>
+  %x = llm.embed %b, %w : tensor<16x16xf32> -> tensor<?x16xf32>
+  %s = llm.select_rows %x, %b : tensor<?x16xf32>
+  %y = llm.linear %s, %w : (tensor<?x16xf32>, tensor<16x16xf32>) -> tensor<?x16xf32>
+  // expected-error @below {{expected logits and perhaps choices that depend on llm.select_rows, found 3 results}}
+  return %y, %s, %s, %kv : tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>, !llm.kv
 }

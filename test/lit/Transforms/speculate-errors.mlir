@@ -1,5 +1,5 @@
 // RUN: lathe-opt %s -split-input-file -llm-speculate -verify-diagnostics
-// RUN: not lathe-opt %S/speculate-layerskip.mlir -pass-pipeline='builtin.module(llm-speculate{method=eagle})' 2>&1 | FileCheck %s --check-prefix=METHOD
+// RUN: not lathe-opt %S/speculate-layerskip.mlir -pass-pipeline='builtin.module(llm-speculate{method=eagle9})' 2>&1 | FileCheck %s --check-prefix=METHOD
 // RUN: not lathe-opt %S/speculate-layerskip.mlir -pass-pipeline='builtin.module(llm-speculate{method=layerskip layers=2})' 2>&1 | FileCheck %s --check-prefix=LAYERS
 // RUN: lathe-opt %S/speculate.mlir -llm-speculate | not lathe-opt -llm-speculate 2>&1 | FileCheck %s --check-prefix=TWICE
 
@@ -7,7 +7,7 @@
 // RUN: echo 'func.func private @step(!llm.batch, !llm.kv) -> (tensor<?x2xf32>, !llm.kv)' | not lathe-opt -pass-pipeline='builtin.module(llm-speculate{method=layerskip layers=1})' 2>&1 | FileCheck %s --check-prefix=DECLARED
 
 // DECLARED: error: llm-speculate: expected a function of one block, found 0
-// METHOD: error: llm-speculate: expected method draft, layerskip or medusa, found 'eagle'
+// METHOD: error: llm-speculate: expected method draft, layerskip, medusa, eagle, eagle2 or eagle3, found 'eagle9'
 // LAYERS: error: llm-speculate: expected layers in 1 .. 1 of a model of 2, found 2
 // TWICE: error: llm-speculate: the module has a draft program already
 

@@ -179,7 +179,7 @@ TEST_F(ArtifactFile, DamageIsFound) {
 
   auto bytes = edited(good, [](Header &h) { h.version = 9; });
   expectError(bytes, StatusCode::failedPrecondition,
-              "this runtime reads artifact format 0 (draft 3), the file has format 9 (draft 3); compile the "
+              "this runtime reads artifact format 0 (draft 4), the file has format 9 (draft 4); compile the "
               "model again with this version of lathe");
   expectError(edited(good, [](Header &h) { h.draft = 1; }), StatusCode::failedPrecondition,
               "the file has format 0 (draft 1); compile the model again");

@@ -119,6 +119,33 @@ TEST(ProgramCodec, BlocksAreOnlyInAGpusProgram) {
   EXPECT_EQ(encodeProgram(*back), bytes);
 }
 
+/// A draft that goes on from its own rows, over three of the step, with 5 tokens.
+static void addLayer(Program &p) {
+  addHeads(p);
+  p.draftMethod = DraftMethod::eagle3;
+  p.draftMoreLogits.clear();
+  p.draftInputSize = 4 * p.hiddenSize, p.draftInputStride = 96;
+  p.draftOwnOffset = 128, p.draftFeatures = {0, 64, 128}, p.draftTokens = {0, 2, 3, 5, p.vocabulary - 1};
+}
+
+TEST(ProgramCodec, ALayerOverFeaturesIsReadAsItWasWritten) {
+  Program p = sampleProgram();
+  addLayer(p);
+  auto bytes = encodeProgram(p);
+  auto back = decodeProgram(bytes);
+  ASSERT_TRUE(back.ok()) << back.status().message();
+  EXPECT_EQ(back->draftMethod, DraftMethod::eagle3);
+  EXPECT_EQ(back->draftOwnOffset, 128u);
+  EXPECT_EQ(back->draftFeatures, p.draftFeatures);
+  EXPECT_EQ(back->draftTokens, p.draftTokens);
+  EXPECT_EQ(back->draftVocabulary(), 5u);
+  EXPECT_EQ(back->draftFeatureSize(), 3 * p.hiddenSize);
+  EXPECT_EQ(encodeProgram(*back), bytes);
+  Status valid = validateProgram(*back, sampleWeightBytes);
+  EXPECT_TRUE(valid.ok()) << valid.message();
+  for (size_t n = bytes.size() - 60; n < bytes.size(); ++n) EXPECT_FALSE(decodeProgram(std::span(bytes).first(n)).ok()) << n;
+}
+
 TEST(ProgramCodec, EveryTruncationIsAnError) {
   Program p = sampleProgram();
   addHeads(p);
@@ -234,6 +261,16 @@ TEST(ProgramCodec, ValidationNamesWhatIsWrong) {
       {"expected the choices stride to be at least 2, found 1", [](Program &p) { addChoices(p), p.choicesStride = 1; }},
       {"expected an entry 'head_choices' and a stride of choices, or neither, found stride 16", [](Program &p) { p.choicesStride = 16; }},
       {"expected an entry 'head_choices' and a stride of choices, or neither, found stride 0", [](Program &p) { addChoices(p), p.choicesStride = 0; }},
+      {"expected size of the draft's rows in 96..96, found 48", [](Program &p) { addLayer(p), p.draftInputSize = 48; }},
+      {"expected rows of the step that the draft takes in 0..8, found 9", [](Program &p) { addLayer(p), p.draftFeatures.resize(9); }},
+      {"expected rows of the step that the draft takes in 0..0, found 1", [](Program &p) { addHeads(p), p.draftFeatures = {0}; }},
+      {"rows for the draft at offset 8192 with", [](Program &p) { addLayer(p), p.draftFeatures[2] = 8192; }},
+      {"draft's own rows at offset 8192 with", [](Program &p) { addLayer(p), p.draftOwnOffset = 8192; }},
+      {"expected token of the draft in 0..", [](Program &p) { addLayer(p), p.draftTokens[1] = p.vocabulary; }},
+      {"expected tokens of the draft in 0..0, found 1", [](Program &p) { addHeads(p), p.draftTokens = {1}; }},
+      {"expected further heads of the draft in 0..0, found 1", [](Program &p) { addLayer(p), p.draftMoreLogits = {128}; }},
+      {"entry 'draft': expected KV groups of its own of a draft that goes on from its own rows, found the step's",
+       [](Program &p) { addLayer(p), p.entries[2].buckets[0].launchCount = 2; }},
       {"entry 'step' is there twice", [](Program &p) { p.entries[1].name = "step"; }},
       {"embedding at offset 4160 with", [](Program &p) { p.embeddingStride = 1024, p.embeddingOffset = 4160; }},
       {"expected the embedding stride to be at least 24, found 8", [](Program &p) { p.embeddingStride = 8; }},

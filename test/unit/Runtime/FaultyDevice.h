@@ -76,6 +76,8 @@ private:
     const float *draftLogits(uint32_t row, uint32_t head) override {
       return device.poisonedDrafts ? nans.data() : inner->draftLogits(row, head);
     }
+    const float *feature(uint32_t index, uint32_t row) override { return inner->feature(index, row); }
+    const float *draftOwn(uint32_t row) override { return inner->draftOwn(row); }
     const float *hidden(uint32_t row) override { return inner->hidden(row); }
     const float *embedding(uint32_t row) override {
       return static_cast<int>(row) == device.poisonedRow ? nans.data() : inner->embedding(row);

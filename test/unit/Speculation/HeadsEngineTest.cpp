@@ -52,6 +52,8 @@ private:
       rows[row].assign(values.begin(), values.end());
       return inner->setDraftInput(row, values);
     }
+    const float *feature(uint32_t index, uint32_t row) override { return inner->feature(index, row); }
+    const float *draftOwn(uint32_t row) override { return inner->draftOwn(row); }
     const float *hidden(uint32_t row) override { return inner->hidden(row); }
     const float *embedding(uint32_t row) override { return inner->embedding(row); }
     Status saveBlock(uint32_t g, uint32_t block, std::span<uint8_t> out) override { return inner->saveBlock(g, block, out); }
@@ -348,6 +350,12 @@ TEST_F(HeadsTest, AreAskedForByNameWhereTheyAre) {
     return made.status().message();
   };
   EXPECT_EQ(asks({}), "the artifact has no Medusa heads; compile it with '--speculate medusa --speculate-weights DIR'");
+  for (Speculation method : {Speculation::eagle, Speculation::eagle2, Speculation::eagle3}) {
+    r.speculate = method;
+    EXPECT_EQ(core->check()(r).message(), std::string("speculate: the artifact has a draft program of another kind; compile it with '--speculate ") + toString(method) + " --speculate-weights DIR'");
+  }
+  EXPECT_EQ(checkDrafts(Program(), Speculation::eagle2).message(), "the artifact has no EAGLE layer; compile it with '--speculate eagle2 --speculate-weights DIR'");
+  r.speculate = Speculation::medusa;
   ToyOptions model;
   model.draft = true;
   EXPECT_EQ(asks(model), "the artifact has a draft program of another kind; compile it with '--speculate medusa --speculate-weights DIR'");

@@ -479,9 +479,9 @@ TEST_F(SpeculationTest, DraftsOfAProgramNeedOne) {
   Request embedding = r;
   embedding.kind = RequestKind::embedding;
   EXPECT_EQ(core->check()(embedding).message().find("speculate"), std::string::npos); // nothing to draft for, so it does no harm
-  EXPECT_EQ(core->check()(r).message(), "speculate: the artifact has no draft program; compile it with '--speculate draft:MODEL', 'layerskip:LAYERS' or 'medusa'");
+  EXPECT_EQ(core->check()(r).message(), "speculate: the artifact has no draft program; compile it with '--speculate draft:MODEL', 'layerskip:LAYERS', 'medusa' or 'eagle'");
   RequestEngineOptions o;
   o.speculate = Speculation::draft;
   auto made = EngineCore::create(artifact, nullptr, o, nullptr, nullptr, nullptr);
-  EXPECT_EQ(made.status().message(), "the artifact has no draft program; compile it with '--speculate draft:MODEL', 'layerskip:LAYERS' or 'medusa'");
+  EXPECT_EQ(made.status().message(), "the artifact has no draft program; compile it with '--speculate draft:MODEL', 'layerskip:LAYERS', 'medusa' or 'eagle'");
 }

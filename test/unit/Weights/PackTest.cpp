@@ -132,6 +132,10 @@ TEST(WeightRows, Rearranges) {
   EXPECT_EQ(all(a.transpose()->slice(1, 2)), (std::vector<float>{1, 3, 5, 7}));
   EXPECT_EQ(all(a.slice(1, 2)->addOne()), (std::vector<float>{3, 4}));
   EXPECT_EQ(a.transpose()->shape(), (std::vector<int64_t>{2, 4}));
+  EXPECT_EQ(all(a.columnsOf(1, 2)), (std::vector<float>{1, 3, 5, 7}));
+  EXPECT_EQ(all(values({2, 4}).columnsOf(1, 4)->columnsOf(1, 3)), (std::vector<float>{2, 3, 6, 7}));
+  EXPECT_EQ(all(WeightRows::concat(both)->columnsOf(0, 1)->slice(3, 5)), (std::vector<float>{6, 100}));
+  EXPECT_EQ(all(values({1, 64}).columnsOf(32, 64)->round(StorageType::q8_0)), all(values({1, 32}, 32).round(StorageType::q8_0)));
 }
 
 TEST(WeightRows, VectorsAreRowsOfOneColumn) {
@@ -192,6 +196,10 @@ TEST(WeightRows, NamesWhatIsWrong) {
   EXPECT_EQ(message(a.unrope(3)), "tensor 'constant': expected rows that divide into 3 heads of even size, found 4");
   EXPECT_EQ(message(a.slice(0, 2)->transpose()),
             "tensor 'constant': only a whole unquantized matrix can be transposed");
+  EXPECT_EQ(message(a.columnsOf(1, 3)), "tensor 'constant': columns 1 .. 3 are outside 2 columns");
+  for (const Result<WeightRows> &none : {a.transpose(), values({1, 64}).round(StorageType::q8_0), Result<WeightRows>(values({4}))})
+    EXPECT_EQ(message(none->columnsOf(0, 1)), "tensor 'constant': columns can be taken of an unquantized matrix only");
+  EXPECT_EQ(message(a.columnsOf(0, 1)->transpose()), "tensor 'constant': only a whole unquantized matrix can be transposed");
   EXPECT_EQ(message(a.addOne()->addOne()), "tensor 'constant': one can be added once, to an unquantized weight");
   int64_t zero[] = {0, 4}, wrong[] = {2, 2}, odd[] = {1, 33}, line[] = {32};
   EXPECT_EQ(message(WeightRows::fromValues({}, zero)),

@@ -51,6 +51,16 @@ llm.param @w : tensor<2x2xf32> = #llm.slice<dense<0.0> : tensor<2x2xf32>, 1, 3>
 
 // -----
 
+// expected-error@+1 {{columns 1 .. 3 are outside 2 columns}}
+llm.param @w : tensor<2x2xf32> = #llm.columns<dense<0.0> : tensor<2x2xf32>, 1, 3>
+
+// -----
+
+// expected-error@+1 {{expected an unquantized matrix to take columns of}}
+llm.param @w : tensor<2x16x!llm.q<q8_0>> = #llm.columns<#llm.file<"m", "t", 0, q8_0, [2, 32]>, 0, 16>
+
+// -----
+
 // expected-error@+1 {{expected an unquantized matrix to transpose}}
 llm.param @w : tensor<32x2x!llm.q<q8_0>> = #llm.transpose<#llm.file<"m", "t", 0, q8_0, [2, 32]>>
 

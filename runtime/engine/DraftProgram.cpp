@@ -22,7 +22,7 @@ DraftProgram::DraftProgram(StepDevice &device, const Program &program, const KVS
   }
   tables.resize(program.kvGroups.size());
   strides.resize(program.kvGroups.size());
-  for (auto *list : {&token, &position, &slot, &sequence})
+  for (auto *list : {&token, &position, &slot, &sequence, &parent})
     list->resize(program.maxRows);
   outRow.reserve(program.maxOutRows);
   if (!overFeatures()) return;
@@ -124,17 +124,22 @@ Status DraftProgram::run(std::span<const Piece> pieces, const KVCache &step) {
   for (auto [group, block] : cache.takeReleased())
     LATHE_RETURN_IF_ERROR(device.executable().fillBlock(stepGroups + group, static_cast<uint32_t>(block), 0xff));
   uint32_t rows = 0;
+  bool trees = false;
   outRow.clear();
   for (const Piece &piece : pieces) {
     if (!goesOn()) LATHE_RETURN_IF_ERROR(device.executable().setDraftInput(rows, piece.input));
-    uint32_t at = piece.first;
-    for (int32_t id : piece.tokens) {
-      if (overFeatures()) LATHE_RETURN_IF_ERROR(takeRow(rows, piece, at));
-      token[rows] = id;
-      position[rows] = slot[rows] = static_cast<int32_t>(at++ - sequences[piece.row].base);
-      sequence[rows++] = static_cast<int32_t>(piece.row);
+    const auto begin = rows, count = static_cast<uint32_t>(piece.tokens.size());
+    for (uint32_t i = 0; i < count; ++i, ++rows) {
+      if (overFeatures()) LATHE_RETURN_IF_ERROR(takeRow(rows, piece, i));
+      token[rows] = piece.tokens[i];
+      slot[rows] = static_cast<int32_t>(piece.first + i - sequences[piece.row].base);
+      int32_t before = piece.tree ? piece.tree->parents()[i] : -1;
+      parent[rows] = before < 0 ? -1 : static_cast<int32_t>(begin) + before;
+      position[rows] = before < 0 ? slot[rows] : position[begin + static_cast<uint32_t>(before)] + 1;
+      sequence[rows] = static_cast<int32_t>(piece.row);
     }
-    if (piece.result) outRow.push_back(static_cast<int32_t>(rows) - 1);
+    trees |= piece.tree != nullptr;
+    for (uint32_t i = count - piece.results; i < count; ++i) outRow.push_back(static_cast<int32_t>(begin + i));
   }
   for (uint32_t g = 0; g < program.kvGroups.size(); ++g) {
     bool own = g >= stepGroups;
@@ -149,11 +154,12 @@ Status DraftProgram::run(std::span<const Piece> pieces, const KVCache &step) {
   s.position = position.data();
   s.slot = slot.data();
   s.sequence = sequence.data();
+  if (trees) s.parent = parent.data();
   s.blockTable = tables.data();
   s.tableStride = strides.data();
   LATHE_RETURN_IF_ERROR(device.runEntry(EntryKind::draft, s));
   for (const Piece &piece : pieces)
-    sequences[piece.row].computed = piece.first + static_cast<uint32_t>(piece.tokens.size());
+    sequences[piece.row].computed = piece.first + (piece.tree ? 1 : static_cast<uint32_t>(piece.tokens.size()));
   if (outRow.empty()) return Status();
   s.outRows = static_cast<uint32_t>(outRow.size());
   s.outRow = outRow.data();
@@ -164,10 +170,11 @@ Status DraftProgram::run(std::span<const Piece> pieces, const KVCache &step) {
   return Status();
 }
 
-/// Row |row| of the next run: [own | features] of the token before the one at |place|.
-Status DraftProgram::takeRow(uint32_t row, const Piece &piece, uint32_t place) {
-  bool known = piece.features && place && piece.features->holds(place - 1);
-  std::span<const float> from = known ? piece.features->row(place - 1) : piece.input;
+/// Row |row| of the next run: [own | features] of the token before the piece's |index|-th.
+Status DraftProgram::takeRow(uint32_t row, const Piece &piece, uint32_t index) {
+  uint32_t place = piece.first + index;
+  bool known = piece.features && place && piece.features->holds(place - 1) && !(piece.tree && index);
+  std::span<const float> from = known ? piece.features->row(place - 1) : piece.tree ? piece.tree->input(index) : piece.input;
   std::fill(taken.begin(), taken.end(), 0.0f);
   std::copy(from.begin(), from.end(), taken.begin() + (known ? program.hiddenSize : 0));
   return device.executable().setDraftInput(row, taken);

@@ -5,6 +5,7 @@
 // (docs/speculation.md, "A draft program"). It never writes a block that the scheduler knows.
 //===----------------------------------------------------------------------===//
 #pragma once
+#include "runtime/engine/DraftTree.h"
 #include "runtime/engine/FeatureRows.h"
 #include "runtime/engine/KVBudget.h"
 #include "runtime/engine/StepDevice.h"
@@ -26,11 +27,12 @@ public:
   struct Piece {
     uint32_t row = 0, first = 0; ///< position of the first
     std::span<const int32_t> tokens;
-    bool result = false; ///< logits behind the last one are wanted
+    uint32_t results = 0; ///< logits behind so many of the last ones are wanted
     /// Of heads: the row of the token before the piece's only one. Of a draft that goes on from itself: its own row of the token before, if
     /// |features| has none.
     std::span<const float> input;
     const FeatureRows *features = nullptr; ///< the step's for the tokens before
+    const DraftTree *tree = nullptr;       ///< |tokens| are its rows, the first one the last known token
   };
 
   /// |blocks|: of all groups, as the device has them, tails included. |shape| is that of the step's cache.
@@ -52,8 +54,8 @@ public:
   /// For programs that read the step's KV: gives drafts behind |known| tokens blocks of their own, the last one with what the step has in it.
   /// At most maxSequences() calls a round.
   Status shareWith(uint32_t row, uint32_t known, const KVCache &step);
-  /// Computes |pieces| (at most Program.maxRows rows in all, those that want results at most maxOutRows). logits(i): of the i-th
-  /// piece that wanted a result, until the next run.
+  /// Computes |pieces| (at most Program.maxRows rows in all, of which at most maxOutRows have results). logits(i): of the i-th
+  /// row that wanted one, in the order of pieces, until the next run. Of a tree's rows none counts as computed but the first.
   Status run(std::span<const Piece> pieces, const KVCache &step);
   std::span<const float> logits(uint32_t index, uint32_t head = 0);
   /// Of a draft that goes on from itself: its own row of the same token, until the next run.
@@ -84,7 +86,7 @@ private:
     uint32_t guesses = 0;
     std::array<int32_t, maxDraftTokens> guess{};
   };
-  Status takeRow(uint32_t row, const Piece &piece, uint32_t place);
+  Status takeRow(uint32_t row, const Piece &piece, uint32_t index);
   void drop(uint32_t row);
   void truncate(Sequence &sequence, uint32_t row, uint32_t length);
 
@@ -100,7 +102,7 @@ private:
   std::vector<std::vector<int32_t>> tails; ///< [step group that is read] tables [row][stride]
   std::vector<const int32_t *> tables;
   std::vector<uint32_t> strides;
-  std::vector<int32_t> token, position, slot, sequence, outRow;
+  std::vector<int32_t> token, position, slot, sequence, outRow, parent;
   std::vector<float> taken;   ///< a row of the draft's input
   std::vector<float> ownRows; ///< [result][hiddenSize] of the last run
 };

@@ -94,6 +94,7 @@ Status EngineCore::open(std::shared_ptr<LoadedArtifact> loaded, std::shared_ptr<
     lawCapacity = static_cast<uint32_t>(std::min(wanted, std::max<uint64_t>(mostLawBytes / each, maxDraftTokens)));
     laws = std::make_unique_for_overwrite<float[]>(size_t(lawCapacity) * p.vocabulary);
     draftBytes += lawCapacity * each;
+    if (goesOnFromItself(p.draftMethod)) draftBytes += limit.maxSequences * DraftTree::bytes(p.hiddenSize);
   }
   if (budget && draftBytes >= budget)
     return makeError(StatusCode::resourceExhausted,
@@ -145,6 +146,11 @@ Status EngineCore::open(std::shared_ptr<LoadedArtifact> loaded, std::shared_ptr<
     featureRows = FeatureRows::mostRows(p.draftFeatureSize(), limit.contextTokens);
     drafts = std::make_unique<DraftProgram>(*device, p, shape, prepare.kvBlocks, draftBlocks, poison);
     candidates.resize(limit.maxSequences);
+    for (Candidate &c : candidates) {
+      c.sample.top.reserve(usualLogprobs);
+      if (goesOnFromItself(p.draftMethod) && !p.kvPlanes.empty()) c.grown = std::make_unique<DraftTree>(p.hiddenSize);
+    }
+    treeNodes.reserve(maxDraftTokens);
     alive.reserve(limit.maxSequences);
     draftPieces.reserve(limit.maxSequences);
   }
@@ -263,10 +269,12 @@ void EngineCore::add(RequestId id, Request request, std::shared_ptr<RequestListe
   a.keepsHistory =
       generates && (p.repetitionPenalty != 1 || p.presencePenalty != 0 || p.frequencyPenalty != 0 || p.minTokens > 0);
   a.speculate = generates ? r.speculate.value_or(speculate) : Speculation::off;
-  if (asksProgramOnly(a.speculate)) a.speculate = Speculation::draft;
+  Speculation asked = a.speculate;
+  if (asksProgramOnly(asked)) a.speculate = Speculation::draft;
   if (drafts && a.speculate != Speculation::off) {
     a.draftSampling = p;
     a.draftSampling.logprobs = 0;
+    planTrees(a, asked);
   }
   AnswerTextOptions textOptions{r.stops, r.includeStop, r.keepSpecial, r.continues, static_cast<uint32_t>(p.minTokens)};
   a.choices.reserve(r.choices);

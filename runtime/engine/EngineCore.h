@@ -120,6 +120,7 @@ private:
     double arrival = 0;
     bool keepsHistory = false, admitted = false, promptTold = false, corrupted = false;
     Speculation speculate = Speculation::off;
+    bool draftTrees = false; ///< the draft program's drafts for it are trees
     SamplingParams draftSampling; ///< of drafts: the request's, and the token's probability
     Status error; ///< of the whole request
   };
@@ -234,7 +235,9 @@ private:
     uint32_t known = 0; ///< tokens of the sequence
     uint32_t earliest = 0; ///< of a draft over features: the first token that it can compute
     uint32_t added = 0; ///< tokens drafted
-    uint32_t result = 0; ///< row of the draft's logits
+    uint32_t result = 0, results = 1; ///< rows of the draft's logits
+    bool tree = false;                ///< it is drafted a tree, which is |grown|
+    std::unique_ptr<DraftTree> grown; ///< null: the program drafts chains only
     float lookedUp = 0; ///< tokens that are expected of a draft that costs nothing
     std::array<float, maxDraftTokens> expected{}; ///< [k - 1]: of k tokens of the program
     const float *logits = nullptr;
@@ -242,6 +245,10 @@ private:
     Status status;
   };
   bool takeDraft(Candidate &candidate);
+  void planTrees(Active &active, Speculation asked);
+  void growTree(Candidate &candidate, unsigned thread);
+  std::pair<uint32_t, double> payingNodes(const Draft &draft, uint32_t decoding) const;
+  std::vector<TreeNode> treeNodes;
   std::unique_ptr<DraftProgram> drafts; ///< null: the artifact has none
   uint32_t featureRows = 0; ///< of a choice, at most
   /// Rejection sampling: the laws of a round's drafts, [lawCapacity][vocabulary]. Part of the memory budget; who finds it full drafts nothing by the

@@ -150,19 +150,22 @@ void EngineCore::draftByProgram() {
     uint32_t rows = std::min({c.known - computed, rowsLeft, limit.stepTokens - std::min(limit.stepTokens - 1, maxDraftTokens)});
     bool caughtUp = computed + rows == c.known;
     c.added = 0;
+    c.tree = c.request->draftTrees && c.grown && c.room > 1 && c.known + DraftTree::mostRows <= std::min(drafts->positions(), limit.contextTokens);
+    uint32_t slots = c.tree ? std::max(c.room, DraftTree::mostRows) : c.room;
     if (c.request->request.acceptance == Acceptance::rejection) {
       c.room = std::min(c.room, std::min(lawCapacity, mostLaws) - lawsTaken);
       c.request->choices[c.choice].firstLaw = lawsTaken;
       lawsTaken += std::min(c.room, drafts->most());
     }
-    if (!rows || !c.room || !drafts->reserve(c.row, caughtUp ? c.known + c.room : computed + rows)) {
+    if (!rows || !c.room || !drafts->reserve(c.row, caughtUp ? c.known + slots : computed + rows)) {
       offer(*c.request, c.choice, drafter.programDraft());
       continue;
     }
     if (status.ok()) status = drafts->shareWith(c.row, c.known, scheduler->kv());
     rowsLeft -= rows;
-    draftPieces.push_back({c.row, computed, text.subspan(computed, rows), caughtUp, c.request->choices[c.choice].row, &c.request->choices[c.choice].features});
+    draftPieces.push_back({c.row, computed, text.subspan(computed, rows), caughtUp ? 1u : 0u, c.request->choices[c.choice].row, &c.request->choices[c.choice].features, nullptr});
     if (caughtUp) {
+      if (c.tree) c.grown->begin(text.back());
       alive.push_back(i);
       drafter.beginProgram();
     } else {
@@ -184,8 +187,12 @@ void EngineCore::draftByProgram() {
     ++counters.speculation.programRuns;
     if (!status.ok()) break;
     // Heads say one token behind the other; what else drafts, one a run.
-    for (size_t j = 0; j < alive.size(); ++j)
-      candidates[alive[j]].result = static_cast<uint32_t>(j);
+    uint32_t results = 0;
+    for (uint32_t i : alive) {
+      Candidate &c = candidates[i];
+      c.result = results;
+      results += c.results = c.tree ? c.grown->freshRows() : 1;
+    }
     for (uint32_t head = 0; head < drafts->heads(); ++head) {
       sampleDrafts(head);
       std::erase_if(alive, [&](uint32_t i) { return !takeDraft(candidates[i]); });
@@ -197,30 +204,42 @@ void EngineCore::draftByProgram() {
       const Candidate &c = candidates[i];
       if (!c.added) continue;
       const Draft &draft = c.request->choices[c.choice].drafter->programDraft();
-      made += draft.count;
-      gain += static_cast<double>(draft.expected());
+      auto [count, expected] = c.tree ? payingNodes(draft, decoding) : std::pair(draft.count, static_cast<double>(draft.expected()));
+      made += count;
+      gain += expected;
     }
     draftPieces.clear();
-    for (uint32_t i : alive) {
-      const Candidate &c = candidates[i];
+    uint32_t more = 0; // rows of the next run; each draft that goes on is expected to be a row of the step longer
+    results = 0;
+    std::erase_if(alive, [&](uint32_t i) {
+      Candidate &c = candidates[i];
       const Drafter &drafter = *c.request->choices[c.choice].drafter;
       const Draft &draft = drafter.programDraft();
+      const auto rows = static_cast<uint32_t>(c.tree ? c.grown->tokens().size() : 1), wanted = c.tree ? c.grown->freshRows() : 1;
+      if (more + rows > artifact->program().maxRows || results + wanted > artifact->program().maxOutRows) return true; // its draft ends here
+      more += rows;
+      results += wanted;
+      if (c.tree) {
+        for (uint32_t r = 0; r < wanted; ++r) next += static_cast<double>(c.grown->chanceOf(r) * drafter.programChance(c.grown->depthOf(r)));
+        draftPieces.push_back({c.row, c.known - 1, c.grown->tokens(), wanted, {}, &c.request->choices[c.choice].features, c.grown.get()});
+        return false;
+      }
       next += static_cast<double>(draft.chance[draft.count - 1] * drafter.programChance(draft.count));
-      draftPieces.push_back({c.row, c.known + draft.count - 1, std::span(draft.tokens).subspan(draft.count - 1, 1), true, drafts->overFeatures() ? drafts->own(c.result) : std::span<const float>(), nullptr});
-    }
+      draftPieces.push_back({c.row, c.known + draft.count - 1, std::span(draft.tokens).subspan(draft.count - 1, 1), 1, drafts->overFeatures() ? drafts->own(c.result) : std::span<const float>(), nullptr, nullptr});
+      return false;
+    });
     double seconds = clock() - before;
     if (measureCost) draftCost.observe(work, seconds);
     spent += seconds;
-    auto more = static_cast<uint32_t>(alive.size());
     double now = (decoding + gain) / (stepSeconds(decoding + made) + spent);
-    double then = (decoding + gain + next) / (stepSeconds(decoding + made + more) + spent + draftSeconds(std::max(1u, more)));
+    double then = (decoding + gain + next) / (stepSeconds(decoding + made + static_cast<uint32_t>(alive.size())) + spent + draftSeconds(std::max(1u, more)));
     if (!draftAlways && !(then > now)) break;
   }
   for (uint32_t i = 0; i < chosen; ++i) {
     Candidate &c = candidates[i];
     Choice &choice = c.request->choices[c.choice];
     const Draft &draft = choice.drafter->programDraft();
-    if (c.request->keepsHistory)
+    if (c.request->keepsHistory && !c.tree)
       for (uint32_t d = c.added; d-- > 0;)
         choice.history.removeOutput(draft.tokens[d]);
     if (!status.ok()) {
@@ -249,10 +268,11 @@ const float *EngineCore::spreadLogits(const float *logits, unsigned thread) {
 void EngineCore::sampleDrafts(uint32_t head) {
   auto vocabulary = artifact->program().vocabulary;
   for (uint32_t i : alive)
-    candidates[i].logits = drafts->logits(candidates[i].result, head).data();
+    if (!candidates[i].tree) candidates[i].logits = drafts->logits(candidates[i].result, head).data();
   auto run = [this, vocabulary](uint32_t i, unsigned thread) {
     Candidate &c = candidates[i];
     Choice &choice = c.request->choices[c.choice];
+    if (c.tree) return growTree(c, thread);
     Sampler &sampler = *samplers[thread];
     c.logits = spreadLogits(c.logits, thread);
     c.status = sampler.sample({c.logits, vocabulary}, c.request->draftSampling, choice.history, c.known + c.added, {}, c.choice, c.sample);
@@ -281,9 +301,14 @@ void EngineCore::sampleDrafts(uint32_t head) {
       &context);
 }
 
-/// Takes what was sampled for |c| into its draft. False: the draft ends.
+/// Takes what was sampled for |c| into its draft, or what its tree has now. False: the draft ends.
 bool EngineCore::takeDraft(Candidate &c) {
   Choice &choice = c.request->choices[c.choice];
+  if (c.tree) {
+    c.grown->best(c.room, treeNodes);
+    c.added = choice.drafter->putProgramTree(treeNodes, draftAlways);
+    return c.grown->advance();
+  }
   const SamplingParams &p = c.request->request.sampling;
   int32_t token = c.sample.token;
   // Rejection sampling keeps the law only if it does not depend on what was drawn whether that is a draft.

@@ -17,7 +17,7 @@ DraftKind draftKind(DraftSource source, uint32_t matched, float share, uint32_t 
 
 float AcceptanceModel::assumed(DraftKind kind) {
   static constexpr float byLength[] = {0.4f, 0.6f, 0.8f, 0.9f}, bySure[] = {0.5f, 0.8f, 1.0f};
-  if (kind / 36 == draftSources) return 0.15f;
+  if (isOtherChoice(kind)) return 0.15f;
   return byLength[kind / 9 % 4] * bySure[kind / 3 % 3];
 }
 

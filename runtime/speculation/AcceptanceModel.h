@@ -14,6 +14,9 @@ using DraftKind = uint8_t;
 constexpr uint32_t draftKinds = (draftSources + 1) * 4 * 3 * 3;
 DraftKind draftKind(DraftSource source, uint32_t matched, float share, uint32_t position, bool other = false);
 
+/// Whether |kind| is of another choice than the first.
+constexpr bool isOtherChoice(DraftKind kind) { return kind / 36 == draftSources; }
+
 /// Running estimate, for each kind, of the probability that a draft token is accepted when all before it were. A model
 /// with a |base| starts from its estimates: that of a request from the engine's, and the engine's from a table.
 /// Evidence fades. No heap memory.

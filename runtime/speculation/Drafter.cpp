@@ -171,6 +171,24 @@ bool Drafter::putProgram(int32_t token, float share, bool assume) {
   return true;
 }
 
+DraftKind Drafter::programKind(float share, uint32_t depth, bool other) { return draftKind(DraftSource::program, programMatched, share, depth, other); }
+
+uint32_t Drafter::putProgramTree(std::span<const TreeNode> nodes, bool all) {
+  best.count = 0;
+  best.tree = true;
+  best.source = DraftSource::program;
+  uint32_t most = program.probing ? 2 : maxDraftTokens;
+  for (const TreeNode &n : nodes) {
+    if (best.count == most || (!all && !program.probing && n.chance < leastChance)) break;
+    uint32_t at = best.count++;
+    best.tokens[at] = n.token;
+    best.parent[at] = static_cast<int8_t>(n.parent);
+    best.kind[at] = n.tag;
+    best.chance[at] = program.probing ? 1 : n.chance;
+  }
+  return best.count;
+}
+
 void Drafter::keepBetter() {
   if (draft.expected() > best.expected()) best = draft;
   draft.count = 0;
@@ -263,9 +281,12 @@ void Drafter::verified(uint32_t drafted, uint32_t right) {
   for (uint32_t i = 0; i < drafted; ++i) {
     int32_t parent = best.tree ? best.parent[i] : static_cast<int32_t>(i) - 1;
     if (parent >= 0 && !(right >> parent & 1)) continue; // nobody knows
+    uint32_t depth = best.tree ? 0 : i;
+    for (int32_t p = parent; best.tree && p >= 0; p = best.parent[static_cast<size_t>(p)])
+      ++depth;
     for (AcceptanceModel *model : {&acceptance, &shared.acceptance}) {
       model->observe(best.kind[i], right >> i & 1);
-      if (best.source == DraftSource::program) model->observe(anyOfProgram(i), right >> i & 1);
+      if (best.source == DraftSource::program && !isOtherChoice(best.kind[i])) model->observe(anyOfProgram(depth), right >> i & 1);
     }
   }
   // Text that cannot be guessed is asked less and less often.

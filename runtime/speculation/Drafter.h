@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 #include "runtime/speculation/AcceptanceModel.h"
+#include "runtime/speculation/DynamicTree.h"
 #include "runtime/speculation/NgramIndex.h"
 #include "runtime/speculation/SuffixAutomaton.h"
 #include <memory>
@@ -103,6 +104,11 @@ public:
   /// Adds |token|, whose probability by the program is |share|. False: it is not added, being too unlikely to be right. |assume|: as if nothing
   /// was known of what became of such tokens.
   bool putProgram(int32_t token, float share, bool assume = false);
+  /// The kind of a token of a program's tree: its probability is |share|, |depth| tokens lead to it, and it is its place's first choice or an |other|.
+  static DraftKind programKind(float share, uint32_t depth, bool other);
+  float programRate(DraftKind kind, bool assume) const { return rateOf(kind, assume || program.probing); }
+  /// The program's draft is the tree |nodes|, the likeliest first, whose tags are kinds; as far as they are likely enough (|all|: whatever they are). How many.
+  uint32_t putProgramTree(std::span<const TreeNode> nodes, bool all = false);
   const Draft &programDraft() const { return best; }
   /// Gives what the sequence said to its tenant.
   void finish();

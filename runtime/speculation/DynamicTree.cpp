@@ -7,7 +7,12 @@
 
 namespace lathe::runtime {
 
-DynamicTree::DynamicTree(uint32_t depth, uint32_t width) : depth(std::max(depth, 1u)), width(std::max(width, 1u)) { clear(); }
+DynamicTree::DynamicTree(uint32_t depth, uint32_t width) : depth(std::max(depth, 1u)), width(std::max(width, 1u)) {
+  clear();
+  for (auto *list : {&sorted, &place}) list->reserve(size_t(this->depth) * this->width * this->width);
+  for (auto *list : {&now, &made}) list->reserve(size_t(this->width) * this->width);
+  all.reserve(size_t(this->depth) * this->width * this->width);
+}
 
 void DynamicTree::clear() {
   all.clear();
@@ -31,7 +36,7 @@ void DynamicTree::expand(uint32_t index, std::span<const TreeCandidate> follower
   for (uint32_t i : order) {
     const TreeCandidate &c = followers[i];
     made.push_back(static_cast<int32_t>(all.size()));
-    all.push_back({c.token, parent, layer, chance * std::min(c.probability, 1.0f)});
+    all.push_back({c.token, parent, layer, chance * std::min(c.probability, 1.0f), c.tag});
   }
 }
 
@@ -49,19 +54,26 @@ bool DynamicTree::advance() {
 }
 
 std::vector<TreeNode> DynamicTree::best(uint32_t count) const {
-  std::vector<int32_t> sorted(all.size()), place(all.size(), -1);
+  DynamicTree copy = *this;
+  std::vector<TreeNode> result;
+  copy.best(count, result);
+  return result;
+}
+
+void DynamicTree::best(uint32_t count, std::vector<TreeNode> &result) {
+  sorted.resize(all.size());
+  place.assign(all.size(), -1);
   std::iota(sorted.begin(), sorted.end(), 0);
   // A child is younger than its parent and no likelier: it never comes before it.
   std::sort(sorted.begin(), sorted.end(), [&](int32_t a, int32_t b) { return likelier(a, b); });
   if (sorted.size() > count) sorted.resize(count);
-  std::vector<TreeNode> result;
+  result.clear();
   for (int32_t node : sorted) {
     TreeNode n = all[static_cast<size_t>(node)];
     if (n.parent >= 0) n.parent = place[static_cast<size_t>(n.parent)];
     place[static_cast<size_t>(node)] = static_cast<int32_t>(result.size());
     result.push_back(n);
   }
-  return result;
 }
 
 } // namespace lathe::runtime

@@ -16,6 +16,7 @@ namespace lathe::runtime {
 struct TreeCandidate {
   int32_t token;
   float probability;
+  uint8_t tag = 0; ///< for the caller, kept with the node
 };
 
 struct TreeNode {
@@ -23,6 +24,7 @@ struct TreeNode {
   int32_t parent; ///< index of an earlier node, -1: the text itself
   uint32_t depth; ///< 1: directly behind the text
   float chance;   ///< product of the probabilities on the way to it
+  uint8_t tag = 0;
 };
 
 /// Grows one tree: frontier(), expand() for each of its nodes (so that a model may compute all of them in one step), advance(),
@@ -45,12 +47,15 @@ public:
   /// The |count| nodes with the largest chance, the likeliest first (of equals the older), so that parents come before their
   /// children and every beginning is a tree. |parent| is an index into the result.
   std::vector<TreeNode> best(uint32_t count) const;
+  /// The same into |result|, with memory that is used again.
+  void best(uint32_t count, std::vector<TreeNode> &result);
 
 private:
   uint32_t depth, width, layer = 1;
   std::vector<TreeNode> all;
   std::vector<int32_t> now, made; ///< of this layer; of the next one
   std::vector<uint32_t> order; ///< of followers
+  std::vector<int32_t> sorted, place; ///< of best()
   bool likelier(int32_t a, int32_t b) const;
 };
 

@@ -48,8 +48,9 @@ PAGES="16 64" pages heads $([ "$FULL" ] && echo 10000 || echo 400) --speculate m
 wait $first
 # A layer over features has them of every token that a step computes, and KV that begins where they begin.
 rm -rf "$WORK/eagle" && python3 "$ROOT/test/e2e/tiny_eagle.py" "$WORK/eagle"
-PAGES="16 64" pages eagle $([ "$FULL" ] && echo 10000 || echo 300) --speculate eagle --speculate-weights "$WORK/eagle" -- --window 40 &
+PAGES=16 pages eagle $([ "$FULL" ] && echo 10000 || echo 200) --speculate eagle --speculate-weights "$WORK/eagle" -- --window 40 &
 first=$!
+PAGES=64 pages eagle2 $([ "$FULL" ] && echo 10000 || echo 200) --speculate eagle2 --speculate-weights "$WORK/eagle" -- --window 40
 rm -rf "$WORK/eagle3" && python3 "$ROOT/test/e2e/tiny_eagle.py" "$WORK/eagle3" --third --draft-vocab 61
 PAGES="16 64" pages eagle3 $([ "$FULL" ] && echo 10000 || echo 300) --speculate eagle3 --speculate-weights "$WORK/eagle3" -- --layers 3 --window 40
 wait $first

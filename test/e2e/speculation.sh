@@ -172,10 +172,10 @@ rm -rf "$WORK/right" && eagle "$WORK/right" $sizes --third
 "$LATHE" compile "$WORK/still.mlir" --speculate eagle3 --speculate-weights "$WORK/right" --compile-to=configure --quiet >"$WORK/still3.mlir"
 # shellcheck disable=SC2086
 "$BUILD/bin/lathe-interp" "$WORK/still3.mlir" $each --result 1 --raw "$WORK/still3.f32"
-for method in eagle eagle3; do
+for method in eagle eagle2 eagle3; do
   rm -rf "$WORK/right"
   # shellcheck disable=SC2086
-  if [ $method = eagle ]; then
+  if [ $method != eagle3 ]; then
     eagle "$WORK/right" $sizes --follow "$WORK/still.f32" "$WORK/still-headless.f32"
   else
     eagle "$WORK/right" $sizes --third --draft-vocab 150 --follow "$WORK/still.f32" "$WORK/still3.f32"
@@ -184,10 +184,11 @@ for method in eagle eagle3; do
   METHODS=$method drafts[$method]=0 accepted[$method]=0
   for attempt in 1 2 3 4 5; do # whether drafts pay is measured: a busy machine is asked again
     same "$WORK/right.lathe" --prompt-ids 1 -n 200 --temp 0
-    [ "${drafts[$method]}" -gt 30 ] && break
+    [ "${accepted[$method]}" -gt 60 ] && break
   done
-  [ "${drafts[$method]}" -gt 30 ] || fail "a layer that knows what follows drafted ${drafts[$method]} tokens only"
-  [ $((${drafts[$method]} - ${accepted[$method]})) -le 40 ] || fail "a layer that knows what follows: ${drafts[$method]} drafts, ${accepted[$method]} accepted"
+  # A tree has other choices besides, which are wrong.
+  [ "${accepted[$method]}" -gt 60 ] || fail "a layer that knows what follows: ${drafts[$method]} drafts, ${accepted[$method]} accepted"
+  [ $method != eagle ] || [ $((${drafts[$method]} - ${accepted[$method]})) -le 40 ] || fail "a layer that knows what follows: ${drafts[$method]} drafts, ${accepted[$method]} accepted"
   [[ $("$LATHE" inspect "$WORK/right.lathe") == *"draft program: context 512, a layer over features of "* ]] || fail "inspect says nothing of the layer"
   METHODS="$method auto"
   same "$WORK/right.lathe" --prompt-ids 1,2,3,4,5 -n 200 --temp 0.7 --top-p 0.9 --seed 4 --frequency-penalty 0.3

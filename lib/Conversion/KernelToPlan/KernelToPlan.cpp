@@ -152,7 +152,6 @@ private:
       return all;
     }
   };
-
   /// Rows that a draft which goes on from its own takes of the step, and those own rows.
   LogicalResult placeFeatures() {
     auto hidden = steps.output.getHidden().getType();
@@ -163,19 +162,17 @@ private:
         return step.emitError() << "expected rows for the draft of " << hidden.getWidth() << ", as the head starts from, found " << type.getWidth();
       offsets.push_back(offsetOf(feature));
     }
-    if (!goesOnFromItself(options.draftMethod)) {
-      if (!offsets.empty() || options.draftTokens) return draft.emitError() << "expected a method of llm.draft that goes on from its own rows, such as 'eagle3'";
-      return success();
-    }
-    auto own = drafts.output.getHidden().getType();
-    if (own.getWidth() != hidden.getWidth() || own.getStride() != hidden.getStride() || places[drafts.output.getHidden()].column)
-      return draft.emitError() << "expected own rows of " << hidden.getWidth() << ", found " << own.getWidth();
+    bool own = goesOnFromItself(options.draftMethod);
+    if (!own && (!offsets.empty() || options.draftTokens)) return draft.emitError() << "expected a method of llm.draft that goes on from its own rows, such as 'eagle3'";
+    if (!own) return success();
+    auto type = drafts.output.getHidden().getType();
+    if (type.getWidth() != hidden.getWidth() || type.getStride() != hidden.getStride() || places[drafts.output.getHidden()].column)
+      return draft.emitError() << "expected own rows of " << hidden.getWidth() << ", found " << type.getWidth();
     program.setDraftOwnOffset(offsetOf(drafts.output.getHidden()));
     if (!offsets.empty()) program.setDraftFeatures(offsets);
     if (options.draftTokens) program.setDraftTokensAttr(options.draftTokens);
     return success();
   }
-
   LogicalResult number(Part &part, int64_t at) {
     part.begin = at;
     for (Operation &op : part.function.getBody().front())
@@ -245,7 +242,6 @@ private:
   }
 
   std::string bufferName(int64_t id) { return "b" + std::to_string(id); }
-
   static bool outRows(Type type) {
     if (auto rows = dyn_cast<RowsType>(type)) return rows.getOut();
     if (auto act = dyn_cast<kernel::ActType>(type)) return act.getOut();
@@ -264,8 +260,7 @@ private:
   /// Chunks of history that split attention may have.
   int64_t maxChunks() const { return llvm::divideCeil(options.maxSeq, options.chunk); }
 
-  /// Which buffer and column a value is.
-  struct Place {
+  struct Place { ///< which buffer and column a value is
     int64_t buffer = -1, column = 0;
   };
   int64_t offsetOf(Value v) { return buffers[places[v].buffer].offset + places[v].column * 4; }
@@ -392,9 +387,9 @@ private:
     for (auto g : module.getOps<llm::KVGroupOp>())
       if (byDraft.contains(g.getSymName())) ++groups[byStep.contains(g.getSymName())];
     if (groups[0] && groups[1]) return draft.emitError() << "expected a draft that reads KV groups of its own or those of the step, found both";
-    if (drafts.input() && !goesOnFromItself(options.draftMethod) && groups[0] + groups[1])
-      return draft.emitError() << "expected no KV group of a draft that takes rows, found " << groups[0] + groups[1];
-    if (goesOnFromItself(options.draftMethod) && groups[1]) return draft.emitError() << "expected KV groups of its own of a draft that goes on from its own rows, found the step's";
+    bool own = goesOnFromItself(options.draftMethod);
+    if (drafts.input() && !own && groups[0] + groups[1]) return draft.emitError() << "expected no KV group of a draft that takes rows, found " << groups[0] + groups[1];
+    if (own && groups[1]) return draft.emitError() << "expected KV groups of its own of a draft that goes on from its own rows, found the step's";
     return success();
   }
 
@@ -811,10 +806,7 @@ struct KernelToPlanPass : lathe::impl::KernelToPlanPassBase<KernelToPlanPass> {
       if (auto name = attr.getAs<StringAttr>("method"))
         method = llvm::StringSwitch<DraftMethod>(name.getValue()).Case("medusa", DraftMethod::medusa).Case("eagle", DraftMethod::eagle).Case("eagle2", DraftMethod::eagle2).Case("eagle3", DraftMethod::eagle3).Default(DraftMethod::program);
       tokens = attr.getAs<DenseIntElementsAttr>("tokens");
-      if (tokens && !tokens.getElementType().isInteger(32)) {
-        module.emitError() << "expected 'tokens' of llm.draft to be i32, found " << tokens.getElementType();
-        return signalPassFailure();
-      }
+      if (tokens && !tokens.getElementType().isInteger(32)) return module.emitError() << "expected 'tokens' of llm.draft to be i32, found " << tokens.getElementType(), signalPassFailure();
     }
     Planner planner(module, step, module.lookupSymbol<func::FuncOp>("draft"), {maxRows, sequence, chunk, splitRows, logitBytes, gpu, draftSequence, method, tokens});
     if (failed(planner.run())) return signalPassFailure();

@@ -59,7 +59,7 @@ Program toyProgram(const ToyOptions &o) {
                 {1, o.window, o.pages[1], 1, static_cast<uint64_t>(params.blockBytes[1])}};
   for (uint32_t g = 0; g < 2; ++g)
     p.kvPlanes.push_back({g, 1, 0, 0, 16 * toyWidth * 4, 1, 0, toyWidth * 4});
-  p.kernels = {"toy_embed", "toy_append", "toy_attend", "toy_head", "toy_norm", "toy_largest"};
+  p.kernels = {"toy_embed", "toy_append", "toy_attend", "toy_head", "toy_norm", "toy_largest", "toy_feature"};
   p.names = {"token_embd", "blk.0.append", "blk.0.attn", "blk.1.append", "blk.1.attn", "output_norm", "output", "output.largest"};
   auto launch = [&](uint32_t kernel, uint32_t name, ItemKind kind, uint64_t items, ShareKind share,
                     std::vector<Arg> args) {
@@ -103,6 +103,21 @@ Program toyProgram(const ToyOptions &o) {
     p.entries.push_back({"draft", p.entries[0].buckets});
     p.entries.push_back({"draft_head", p.entries[1].buckets});
     p.draftMaxSeq = p.maxSeq, p.draftLogitsOffset = p.logitsOffset, p.draftLogitsStride = p.logitsStride;
+  }
+  if (o.layer) {
+    auto place = [&](uint64_t bytes) { return std::exchange(p.arenaBytes, p.arenaBytes + bytes); };
+    p.draftMethod = DraftMethod::eagle2;
+    p.draftMaxSeq = p.maxSeq, p.draftLogitsStride = p.logitsStride;
+    p.draftInputSize = p.draftInputStride = 2 * toyWidth;
+    p.draftInputOffset = place(rowBytes);
+    p.draftOwnOffset = place(rowBytes);
+    p.draftLogitsOffset = place(uint64_t(o.maxOutRows) * 64 * 4);
+    p.kvGroups.push_back({0, 0, 16, 1, 64, 1});
+    auto first = static_cast<uint32_t>(p.launches.size());
+    launch(6, 6, ItemKind::perRow, 1, S::contiguous, {arena(p.draftInputOffset), {ArgKind::weight, 0, words}, arena(p.draftOwnOffset)});
+    launch(3, 6, ItemKind::fixed, (toyVocabulary + toyTile - 1) / toyTile, S::contiguous, {arena(p.draftOwnOffset), {ArgKind::weight, 0, head}, arena(p.draftLogitsOffset)});
+    p.entries.push_back({"draft", {{o.maxRows, first, 1}}});
+    p.entries.push_back({"draft_head", {{o.maxOutRows, first + 1, 1}}});
   }
   if (o.heads) {
     auto place = [&](uint64_t bytes) { return std::exchange(p.arenaBytes, p.arenaBytes + bytes); };
@@ -236,6 +251,12 @@ std::vector<std::vector<float>> toyGraphLogits(const std::vector<int32_t> &token
     }
   }
   return rows;
+}
+
+std::vector<float> toyOwn(const ToyOptions &options, int32_t token, const std::vector<float> &input) {
+  std::vector<float> weights = toyWeights(options), own(toyWidth);
+  for (size_t d = 0; d < own.size(); ++d) own[d] = 0.5f * (input[d] + input[toyWidth + d]) + weights[static_cast<size_t>(token) * toyWidth + d];
+  return own;
 }
 
 std::vector<std::vector<float>> toyHidden(const ToyOptions &options, const std::vector<int32_t> &tokens) {

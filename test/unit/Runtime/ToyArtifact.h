@@ -32,6 +32,7 @@ struct ToyOptions {
   std::string chatTemplate; ///< instead of the toy's own
   uint32_t heads = 0; ///< with a draft program of so many heads over hidden rows, each of which says what the model's own does
   bool choices = true; ///< with the entry "head_choices"
+  bool layer = false; ///< with a draft program that goes on from its own rows and drafts trees, with a KV group that it does not use
   bool draft = false; ///< with a draft program that is the model itself, on the step's KV groups
 };
 
@@ -51,6 +52,8 @@ std::vector<uint8_t> toyCode();
 std::vector<std::vector<float>> toyLogits(const ToyOptions &options, const std::vector<int32_t> &tokens);
 /// Its hidden states: rows of toyWidth.
 std::vector<std::vector<float>> toyHidden(const ToyOptions &options, const std::vector<int32_t> &tokens);
+/// The draft layer's own row of |token| behind |input|, toyWidth floats of its own and as many of features.
+std::vector<float> toyOwn(const ToyOptions &options, int32_t token, const std::vector<float> &input);
 /// Its hidden states behind the "norm" (x / (1 + x.x)): rows of toyWidth.
 std::vector<std::vector<float>> toyEmbeddings(const ToyOptions &options, const std::vector<int32_t> &tokens);
 

@@ -64,6 +64,15 @@ void toy_attend(uint8_t *const *args, const LatheStep *step, int64_t begin, int6
   }
 }
 
+/// args: rows of [own | features], embedding, own. What a layer over features makes of them: exactly toyOwn().
+void toy_feature(uint8_t *const *args, const LatheStep *step, int64_t begin, int64_t end, int64_t stride, uint8_t *) {
+  for (int64_t r = begin; r < end; r += stride) {
+    const float *e = reinterpret_cast<const float *>(args[1]) + step->token[r] * toyWidth, *in = rowOf(args[0], r);
+    for (int d = 0; d < toyWidth; ++d)
+      rowOf(args[2], r)[d] = 0.5f * (in[d] + in[toyWidth + d]) + e[d];
+  }
+}
+
 /// args: hidden, head weights, logits. An item is a tile of the vocabulary.
 void toy_head(uint8_t *const *args, const LatheStep *step, int64_t begin, int64_t end, int64_t stride, uint8_t *) {
   for (int64_t t = begin; t < end; t += stride)

@@ -5,6 +5,7 @@
 // reads it; views and in-place results share their operand's buffer. Offsets are chosen largest first, at the lowest
 // place that is free for the whole lifetime.
 //===----------------------------------------------------------------------===//
+#include "PlanOptions.h"
 #include "NVPTX/Kernels.h"
 #include "dialects/Kernel/Kernel.h"
 #include "dialects/Plan/Plan.h"
@@ -29,33 +30,10 @@ using kernel::RowsType;
 
 namespace {
 
-std::string layerName(Location loc) {
-  if (auto name = dyn_cast<NameLoc>(loc)) return name.getName().str();
-  if (auto fused = dyn_cast<FusedLoc>(loc)) {
-    std::string all;
-    for (Location part : fused.getLocations()) {
-      std::string one = layerName(part);
-      if (one.empty()) continue;
-      all += (all.empty() ? "" : "+") + one;
-    }
-    return all;
-  }
-  if (auto call = dyn_cast<CallSiteLoc>(loc)) return layerName(call.getCallee());
-  return "";
-}
-
-struct Options {
-  int64_t maxRows, maxSeq, chunk, splitRows, logitBytes;
-  bool gpu;
-  int64_t draftMaxSeq; ///< positions that the draft was made for
-  DraftMethod draftMethod = DraftMethod::program;
-  DenseIntElementsAttr draftTokens = {}; ///< of a reduced vocabulary, or null
-};
-
 class Planner {
 public:
   /// |draft| may be null.
-  Planner(ModuleOp module, func::FuncOp step, func::FuncOp draft, const Options &options)
+  Planner(ModuleOp module, func::FuncOp step, func::FuncOp draft, const PlanOptions &options)
       : module(module), step(step), draft(draft), options(options), symbols(module), b(module.getContext()) {}
   int64_t kernelCount = 0, launchCount = 0, arena = 0;
 
@@ -763,7 +741,7 @@ private:
 
   ModuleOp module;
   func::FuncOp step, draft;
-  Options options;
+  PlanOptions options;
   SymbolTable symbols;
   OpBuilder b;
   plan::ProgramOp program;

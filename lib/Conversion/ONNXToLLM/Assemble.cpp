@@ -329,6 +329,8 @@ Parts Assembler::run() {
       if (it == tables.end()) {
         tables.push_back(layer.rope);
         parts.ropes.push_back({layer.rotated, {{sizes.past, terms.table(layer.rope.first), terms.table(layer.rope.second)}}});
+        for (TermId id = 0, end = static_cast<TermId>(terms.size()); id < end && !parts.ropes.back().loc; ++id)
+          if (at(id).kind == Kind::rope && std::pair(at(id).table, at(id).table2) == layer.rope) parts.ropes.back().loc = at(id).loc;
       }
       differs(parts.ropes[layer.shape.rope].rotated != layer.rotated, "the size of its rotation");
     }
@@ -356,7 +358,11 @@ Parts Assembler::run() {
 
 } // namespace
 
-Parts assemble(const Terms &terms, const RunResult &result, Sizes sizes) { return Assembler(terms, result, sizes).run(); }
+Parts assemble(const Terms &terms, const RunResult &result, Sizes sizes) {
+  Parts parts = Assembler(terms, result, sizes).run();
+  parts.longest = sizes.total();
+  return parts;
+}
 
 std::vector<std::string> recognised(const Terms &terms) {
   std::vector<std::string> out;
@@ -395,14 +401,16 @@ std::string merge(Parts &parts, const Parts &other) {
     return differs("a constant");
   for (auto [x, y] : llvm::zip(a.layers, b.layers)) {
     if (x.heads != y.heads || x.kvHeads != y.kvHeads || x.feedForward != y.feedForward || x.rope != y.rope || x.attentionScale != y.attentionScale) return differs("attention");
-    // A window shows in runs that are longer than it.
-    if (x.window && y.window && x.window != y.window) return differs("a window");
+    // A window shows in runs that are longer than it, and in all of them.
+    bool same = x.window == y.window || (!x.window && parts.longest <= y.window) || (!y.window && other.longest <= x.window);
+    if (!same) return differs("a window");
     x.window = std::max(x.window, y.window);
   }
   for (auto [x, y] : llvm::zip(parts.ropes, other.ropes)) {
     if (x.rotated != y.rotated) return differs("a rotation");
     x.seen.insert(x.seen.end(), y.seen.begin(), y.seen.end());
   }
+  parts.longest = std::max(parts.longest, other.longest);
   return "";
 }
 

@@ -16,6 +16,7 @@ struct Observation {
 struct RopeParts {
   int64_t rotated = 0;
   std::vector<Observation> seen;
+  std::optional<mlir::Location> loc{}; ///< of the first rotation
 };
 
 /// What one run says about the model. |config| has no ropes yet: layers index |ropes|.
@@ -23,6 +24,7 @@ struct Parts {
   ModelConfig config;
   std::vector<RopeParts> ropes;
   std::map<std::tuple<lathe::Role, int, bool>, Weight> weights;
+  int64_t longest = 0; ///< most tokens that a row saw or could have seen
   std::string why; ///< empty: the whole graph is a language model
   std::vector<std::string> layers; ///< what each layer was recognised as, or why not
 };

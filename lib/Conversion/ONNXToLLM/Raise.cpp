@@ -11,6 +11,7 @@
 #include "lathe/weights/Storage.h"
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 
 namespace lathe {
 #define GEN_PASS_DEF_ONNXRAISEPASS
@@ -22,6 +23,9 @@ using namespace mlir;
 namespace lathe::raise {
 namespace {
 
+constexpr int64_t assumedPositions = 4096;           ///< of a model of which nothing says how many it was trained for
+constexpr int64_t furthest = int64_t(1) << 20; ///< position at which a graph is looked at
+
 class Raiser {
 public:
   Raiser(ModuleOp module, func::FuncOp main, int64_t maxSeq) : module(module), main(main), maxSeq(maxSeq) {}
@@ -29,7 +33,9 @@ public:
   OwningOpRef<ModuleOp> run();
   std::string why;
   Operation *at = nullptr;
+  std::optional<Location> where; ///< instead of at()
   std::vector<std::string> remarks;
+  std::vector<std::string> warnings; ///< of a graph that is raised
   size_t layers = 0;
 
 private:
@@ -38,8 +44,12 @@ private:
   bool attempt(const Roles &roles, Parts &parts);
   std::vector<int64_t> headSizes();
   bool runOnce(const Roles &roles, Sizes sizes, Parts &parts);
+  bool agree(Parts &parts, const Parts &other);
+  bool lookAt(const Roles &roles, Sizes sizes, Parts &parts);
+  bool lookFurther(const Roles &roles, Parts &parts);
+  bool hinted(const ModelConfig &config) const;
+  int64_t positionsOf(const Parts &parts) const;
   void readHints();
-  int64_t longestConstant();
   void adopt(Parts &parts);
   bool sameMatrix(const Weight &a, const Weight &b);
   std::optional<WeightRef> reference(const Weight &weight);
@@ -57,6 +67,11 @@ private:
   int widened = 0; ///< weights that became f32
   double scaleChange = 0; ///< largest relative change of a scale that is rounded to f16
   int64_t headSize = 0; ///< of pasts whose type does not say
+  int64_t beyond = 0;   ///< of the last run: by how many positions it was longer than a table of the graph; 0: by none
+  int64_t reach = 0;    ///< positions up to which the graph was looked at
+  std::vector<Term> seen;    ///< of the first run
+  std::optional<Location> differs; ///< the first node of the last run that computes something else than in the first
+  std::set<int64_t> numbers; ///< that all runs computed whatever their sizes: where a graph may change what it does
 };
 
 StringRef nameOf(func::FuncOp main, unsigned arg) {
@@ -153,26 +168,12 @@ std::vector<int64_t> Raiser::headSizes() {
   return sizes;
 }
 
-/// The largest integer constant that may be a window.
-int64_t Raiser::longestConstant() {
-  int64_t longest = 0;
-  main.walk([&](onnx::ConstantOp op) {
-    Known value = fromElements(op.getValue());
-    for (int64_t k = 0, n = std::min<int64_t>(value.elements(), 64); k < n; ++k) {
-      double x = std::fabs(value.number(k));
-      if (x == std::floor(x) && x <= (1 << 18)) longest = std::max(longest, static_cast<int64_t>(x));
-    }
-  });
-  main.walk([&](NodeOp op) {
-    int64_t window = op.getInt("local_window_size", 0);
-    if (window > 0 && window <= (1 << 18)) longest = std::max(longest, window);
-  });
-  return longest;
-}
-
 bool Raiser::runOnce(const Roles &roles, Sizes sizes, Parts &parts) {
   GraphRun run(main, roles, sizes, headSize, params);
   RunResult result = run.run();
+  beyond = run.beyond;
+  if (numbers.empty()) numbers = run.numbers;
+  else std::erase_if(numbers, [&](int64_t n) { return !run.numbers.count(n); });
   if (!result.why.empty()) {
     why = result.why;
     at = result.at;
@@ -180,6 +181,18 @@ bool Raiser::runOnce(const Roles &roles, Sizes sizes, Parts &parts) {
     return false;
   }
   parts = assemble(run.terms, result, sizes);
+  where.reset();
+  differs.reset();
+  if (seen.empty())
+    for (size_t k = 0; k < run.terms.size(); ++k)
+      seen.push_back(run.terms[static_cast<TermId>(k)]);
+  // Where it is that two runs differ.
+  for (size_t k = 0; k < run.terms.size() && !differs; ++k) {
+    const Term &now = run.terms[static_cast<TermId>(k)];
+    bool other = k >= seen.size() || now.kind != seen[k].kind || now.number != seen[k].number || now.name != seen[k].name ||
+                 (now.kind != Kind::past && now.kind != Kind::history && now.a > 0 && seen[k].a > 0 && now.a != seen[k].a);
+    if (other) differs = now.loc;
+  }
   for (const std::string &output : result.unused)
     parts.layers.push_back(output + " is neither logits nor a cache and is left out");
   why = parts.why;
@@ -209,22 +222,60 @@ bool Raiser::attempt(const Roles &roles, Parts &parts) {
   for (Sizes sizes : {Sizes{3, 5, 11}, Sizes{1, 4, 9}}) {
     Parts other;
     if (!runOnce(roles, sizes, other)) return false;
-    if (why = merge(parts, other); !why.empty()) return false;
+    if (!agree(parts, other)) return false;
   }
-  // A history longer than any window.
-  int64_t limit = parts.config.modelPositions ? parts.config.modelPositions : hint ? hint->modelPositions : contextLength;
-  if (!limit) limit = int64_t(1) << 18;
-  int64_t past = std::min(longestConstant() + 3, limit - 2);
-  bool seen = past <= 11;
-  for (int64_t length : {past, std::min<int64_t>(past, 4096), std::min<int64_t>(past, 1024), std::min<int64_t>(past, 62), std::min<int64_t>(past, 30)}) {
-    if (seen || length < 12) break;
-    Parts other;
-    if (!runOnce(roles, {1, 2, length}, other)) continue;
-    if (why = merge(parts, other); !why.empty()) return false;
-    seen = true;
-  }
-  if (!seen) return false;
+  if (!lookFurther(roles, parts)) return false;
   why.clear();
+  return true;
+}
+
+bool Raiser::agree(Parts &parts, const Parts &other) {
+  why = merge(parts, other);
+  if (!why.empty()) where = differs;
+  return why.empty();
+}
+
+/// One more run, which has to say what the others said.
+bool Raiser::lookAt(const Roles &roles, Sizes sizes, Parts &parts) {
+  Parts other;
+  bool ok = runOnce(roles, sizes, other);
+  if (ok) ok = agree(parts, other);
+  if (!ok) why += ", in a run of " + std::to_string(sizes.step) + " tokens behind " + std::to_string(sizes.past);
+  return ok;
+}
+
+/// Windows, rotations and scales may change with the position, at numbers that a graph compares with and in tables. So the last positions are looked at,
+/// those around every number, all of a short sequence and some of a long one. Only a table that ends earlier makes the longest sequence shorter.
+bool Raiser::lookFurther(const Roles &roles, Parts &parts) {
+  constexpr int64_t first = 16, chunk = 251, budget = int64_t(1) << 20, wide = int64_t(1) << 17, spread = int64_t(1) << 16;
+  constexpr size_t most = 64;
+  std::vector<int64_t> places(numbers.begin(), numbers.end());
+  int64_t positions = positionsOf(parts);
+  reach = std::min(maxSeq ? maxSeq : positions ? positions : assumedPositions, furthest);
+  if (parts.config.learnedPositions) reach = std::min(reach, parts.config.modelPositions);
+  for (int tries = 0; reach > first && !lookAt(roles, {1, 2, reach - 2}, parts); ++tries) {
+    if (!beyond || tries == 8) return false;
+    reach -= std::min(beyond, reach - first);
+  }
+  if (reach <= first) return true; // the runs before saw these
+  int64_t past = 1;
+  // A mask is step * total numbers, and may be one of every head.
+  for (int64_t looked = 0; past + 2 < reach && looked < budget;) {
+    int64_t step = std::min({chunk, reach - past, wide / (past + chunk)});
+    if (!lookAt(roles, {1, step, past}, parts)) return false;
+    past += step;
+    looked += step * past;
+  }
+  if (past + 2 >= reach) return true;
+  std::erase_if(places, [&](int64_t n) { return n < past || n + 3 > reach; });
+  if (places.size() > most) {
+    why = "the graph has " + std::to_string(places.size()) + " numbers at which it may change what it does, expected at most " + std::to_string(most);
+    return false;
+  }
+  for (int64_t n : places)
+    if (!lookAt(roles, {1, 5, n - 2}, parts)) return false;
+  for (int64_t n = reach / 2; n > past; n /= 2)
+    if (!lookAt(roles, {1, std::clamp<int64_t>(spread / n, 2, 17), n | 1}, parts)) return false;
   return true;
 }
 
@@ -254,27 +305,45 @@ void Raiser::readHints() {
 
 static bool within(double a, double b) { return std::fabs(a - b) <= 4 * 6e-8 * std::fabs(b); }
 
+/// Whether config.json describes this graph.
+bool Raiser::hinted(const ModelConfig &config) const {
+  return hint && hint->layers.size() == config.layers.size() && hint->hidden == config.hidden && hint->vocabulary == config.vocabulary;
+}
+
+/// How many positions the model was trained for; 0: nothing says it.
+int64_t Raiser::positionsOf(const Parts &parts) const {
+  if (parts.config.learnedPositions) return parts.config.modelPositions;
+  if (hinted(parts.config) && hint->modelPositions) return hint->modelPositions;
+  if (contextLength) return contextLength;
+  if (!parts.ropes.empty() && parts.ropes[0].seen[0].cosines.cache) return parts.ropes[0].seen[0].cosines.cache->shape[0];
+  return 0;
+}
+
 /// Takes over what the configuration says and the graph agrees with: names, positions, exact formulas of constants.
 void Raiser::adopt(Parts &parts) {
   ModelConfig &config = parts.config;
   config.family = config.learnedPositions ? Family::gpt2 : config.postNorms ? Family::gemma3 : config.headNorms ? Family::qwen3 : config.qkvBias ? Family::qwen2 : Family::llama;
-  if (!config.modelPositions) config.modelPositions = contextLength;
-  if (hint && hint->layers.size() == config.layers.size() && hint->hidden == config.hidden && hint->vocabulary == config.vocabulary) {
+  config.modelPositions = positionsOf(parts);
+  if (hinted(config)) {
     config.family = hint->family;
     config.name = hint->name;
-    if (!config.learnedPositions) config.modelPositions = hint->modelPositions;
     if (within(config.embeddingScale, hint->embeddingScale)) config.embeddingScale = hint->embeddingScale;
     if (within(config.normEpsilon, static_cast<float>(hint->normEpsilon))) config.normEpsilon = hint->normEpsilon;
   } else if (hint) {
     remarks.push_back("config.json beside the model describes another one and is not used");
     hint.reset();
   }
-  if (!config.modelPositions && !parts.ropes.empty() && parts.ropes[0].seen[0].cosines.cache) config.modelPositions = parts.ropes[0].seen[0].cosines.cache->shape[0];
   if (!config.modelPositions) {
-    config.modelPositions = 4096;
-    remarks.push_back("neither the graph nor a file beside it says how many positions the model was trained for: 4096 are assumed");
+    config.modelPositions = std::min(assumedPositions, std::max<int64_t>(reach, 1));
+    remarks.push_back("neither the graph nor a file beside it says how many positions the model was trained for: " + std::to_string(config.modelPositions) + " are assumed");
   }
   config.maxSequence = maxSeq ? maxSeq : config.modelPositions;
+  bool beyondLearned = config.learnedPositions && config.maxSequence > config.modelPositions; // an error of its own
+  if (config.maxSequence > reach && !beyondLearned) {
+    warnings.push_back("the longest sequence is " + std::to_string(reach) + " tokens instead of " + std::to_string(config.maxSequence) + ": " +
+                       (reach < furthest ? "tables of the graph end there" : "the graph was looked at up to there"));
+    config.maxSequence = reach;
+  }
   for (auto [i, layer] : llvm::enumerate(config.layers)) {
     double formula = hint ? hint->layers[i].attentionScale : 1 / std::sqrt(static_cast<double>(config.headSize));
     if (layer.attentionScale != formula && within(layer.attentionScale, formula)) {
@@ -461,7 +530,10 @@ bool Raiser::finish(Parts &parts, WeightMap &weights) {
   adopt(parts);
   std::vector<Rope> formulas;
   if (hint) formulas = hint->ropes;
-  if (why = fitRopes(parts, formulas, remarks); !why.empty()) return false;
+  if (why = fitRopes(parts, formulas, remarks); !why.empty()) {
+    where = parts.ropes[config.ropes.size()].loc; // the first that is none
+    return false;
+  }
   auto head = parts.weights.find({lathe::Role::head, -1, false});
   if (head != parts.weights.end() && sameMatrix(parts.weights[{lathe::Role::embedding, -1, false}], head->second)) {
     config.tiedHead = true;
@@ -493,11 +565,15 @@ OwningOpRef<ModuleOp> Raiser::run() {
   auto choices = assignments();
   std::string firstWhy = why;
   Operation *firstAt = nullptr;
+  std::optional<Location> firstWhere;
   std::vector<std::string> start = remarks, firstRemarks = remarks;
   for (auto [k, roles] : llvm::enumerate(choices)) {
     Parts parts;
     WeightMap weights;
     remarks = start;
+    warnings.clear();
+    numbers.clear();
+    seen.clear();
     bool ok = attempt(roles, parts);
     if (ok) {
       remarks = start;
@@ -510,10 +586,11 @@ OwningOpRef<ModuleOp> Raiser::run() {
       if (built.ok()) return *std::move(built);
       why = built.status().message();
     }
-    if (k == 0) firstWhy = why, firstAt = at, firstRemarks = remarks;
+    if (k == 0) firstWhy = why, firstAt = at, firstWhere = where, firstRemarks = remarks;
   }
   why = firstWhy;
   at = firstAt;
+  where = firstWhere;
   remarks = firstRemarks;
   return nullptr;
 }
@@ -536,12 +613,14 @@ struct ONNXRaisePass : lathe::impl::ONNXRaisePassBase<ONNXRaisePass> {
       for (const std::string &text : raiser.remarks)
         emitRemark(main.getLoc()) << text;
     if (!step) {
-      Location loc = raiser.at ? raiser.at->getLoc() : main.getLoc();
+      Location loc = raiser.at ? raiser.at->getLoc() : raiser.where ? *raiser.where : main.getLoc();
       std::string node;
       if (auto name = dyn_cast<NameLoc>(loc)) node = "node '" + name.getName().str() + "': ";
       emitWarning(loc) << "the graph is not raised to llm ops: " << node << raiser.why;
       return;
     }
+    for (const std::string &text : raiser.warnings)
+      emitWarning(main.getLoc()) << text;
     ++numRaised;
     numLayers += raiser.layers;
     // The new module takes the old one's place.

@@ -5,6 +5,7 @@
 // only when no unknown value reaches its outputs.
 //===----------------------------------------------------------------------===//
 #include "Run.h"
+#include <cmath>
 
 using namespace mlir;
 
@@ -93,7 +94,45 @@ Abstract GraphRun::argument(BlockArgument arg, Role role) {
   return out;
 }
 
-void GraphRun::constant(onnx::ConstantOp op) { values[op.getResult()] = known(fromElements(op.getValue())); }
+void GraphRun::noteNumbers(const Known &value) {
+  for (int64_t k = 0, n = std::min<int64_t>(value.elements(), 64); k < n; ++k)
+    if (double x = std::fabs(value.number(k)); x >= 12 && x <= (1 << 20)) numbers.insert(static_cast<int64_t>(x));
+}
+
+/// Lookups and slices behind the end of what they read.
+void GraphRun::noteTable(NodeOp op, In in) {
+  StringRef name = op.getOpType();
+  if (!op.getDomain().empty() || in.empty() || (in[0]->is != Abstract::number && in[0]->is != Abstract::weight)) return;
+  auto note = [&](double last, int64_t size) {
+    // Ends such as INT64_MAX mean all there is.
+    if (last > static_cast<double>(size) && last <= (1 << 24)) beyond = std::max(beyond, static_cast<int64_t>(last) - size);
+  };
+  const Shape &shape = in[0]->shape;
+  if (name == "Gather" && in.size() == 2 && in[1]->known) {
+    auto axis = axisOf(op.getInt("axis", 0), static_cast<int64_t>(shape.size()));
+    for (int64_t k = 0, n = in[1]->known->elements(); succeeded(axis) && k < n; ++k)
+      note(in[1]->known->number(k) + 1, shape[*axis]);
+  } else if (name == "GatherND" && in.size() == 2 && in[1]->known && !op.getInt("batch_dims", 0) && !in[1]->shape.empty()) {
+    int64_t each = in[1]->shape.back();
+    for (int64_t k = 0, n = in[1]->known->elements(); each <= static_cast<int64_t>(shape.size()) && k < n; ++k)
+      note(in[1]->known->number(k) + 1, shape[k % each]);
+  } else if (name == "Slice") {
+    SmallVector<const Known *> numbers;
+    for (const Abstract *x : in)
+      numbers.push_back(x->known.get());
+    if (llvm::any_of(llvm::zip(in, numbers), [&](auto pair) { return std::get<0>(pair) != in[0] && std::get<0>(pair)->is != Abstract::absent && !std::get<1>(pair); })) return;
+    Shape ends = integersOf(op, numbers, 2, "ends"), axes = integersOf(op, numbers, 3, "axes");
+    for (size_t k = 0; k < ends.size(); ++k) {
+      auto axis = axisOf(k < axes.size() ? axes[k] : static_cast<int64_t>(k), static_cast<int64_t>(shape.size()));
+      if (succeeded(axis)) note(static_cast<double>(ends[k]), shape[*axis]);
+    }
+  }
+}
+
+void GraphRun::constant(onnx::ConstantOp op) {
+  values[op.getResult()] = known(fromElements(op.getValue()));
+  noteNumbers(*values[op.getResult()].known);
+}
 
 void GraphRun::weight(onnx::WeightOp op) {
   auto param = symbols.lookup<onnx::ParamOp>(op.getParam());
@@ -106,6 +145,7 @@ void GraphRun::weight(onnx::WeightOp op) {
   if (type.getNumElements() <= (int64_t(1) << 21)) {
     auto read = params.read(param);
     if (read.ok()) out.known = *read;
+    if (out.known) noteNumbers(*out.known);
   }
   values[op.getResult()] = std::move(out);
 }
@@ -139,6 +179,7 @@ void GraphRun::node(NodeOp op) {
     runIf(op, in);
     return;
   }
+  if (!bad) noteTable(op, in);
   bool done = false;
   if (bad) {
     for (Abstract &o : out)
@@ -182,12 +223,16 @@ void GraphRun::node(NodeOp op) {
   if (!done && why.empty()) why = "an operator without a part in a language model";
   for (auto [k, o] : llvm::enumerate(out)) {
     if (!why.empty()) o = Abstract();
+    if (o.is == Abstract::number) noteNumbers(*o.known);
     if (o.is == Abstract::unknown && o.why.empty()) {
       o.why = (op.getDomain().empty() ? "" : op.getDomain() + "::").str() + op.getOpType().str() + ": " + (why.empty() ? "this output is not used by a language model" : why);
       o.at = op;
     }
     values[op.getOutputs()[k]] = std::move(o);
   }
+  // Masks of long runs are large, and every layer may compute its own.
+  for (Value v : op.getInputs())
+    if (auto it = uses.find(v); it != uses.end() && --it->second == 0) values[v].known.reset();
 }
 
 void GraphRun::runIf(NodeOp op, In in) {
@@ -211,7 +256,11 @@ void GraphRun::runIf(NodeOp op, In in) {
 
 std::string GraphRun::block(Block &body) {
   for (Operation &op : body) {
-    if (auto n = dyn_cast<NodeOp>(op)) node(n);
+    if (auto n = dyn_cast<NodeOp>(op)) {
+      for (Value v : n.getOutputs())
+        uses[v] = static_cast<int64_t>(std::distance(v.use_begin(), v.use_end()));
+      node(n);
+    }
     else if (auto c = dyn_cast<onnx::ConstantOp>(op)) constant(c);
     else if (auto w = dyn_cast<onnx::WeightOp>(op)) weight(w);
     else if (auto none = dyn_cast<onnx::NoneOp>(op)) values[none.getResult()].is = Abstract::absent;

@@ -5,6 +5,7 @@
 #include "Layout.h"
 #include "Terms.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include <set>
 
 namespace lathe::raise {
 
@@ -49,6 +50,10 @@ public:
   RunResult run();
   Terms terms;
   const Sizes sizes;
+  /// By how many positions the run is longer than the shortest table that it reads; 0: no table ends before it. Of a run that fails, this may be why.
+  int64_t beyond = 0;
+  /// Numbers among the small known values: those that are the same in runs of other sizes may be where the graph changes what it does.
+  std::set<int64_t> numbers;
 
 private:
   /// Entries stay where they are when others are added.
@@ -65,6 +70,9 @@ private:
   void node(NodeOp op);
   void runIf(NodeOp op, In in);
   std::string block(mlir::Block &block);
+
+  void noteNumbers(const Known &value);
+  void noteTable(NodeOp op, In in);
 
   // Makers.
   static Abstract known(Known value);
@@ -120,6 +128,7 @@ private:
   ParamReader &params;
   mlir::SymbolTable symbols;
   Values values;
+  llvm::DenseMap<mlir::Value, int64_t> uses; ///< of what nodes computed, that are still to come
   std::string why;
   int depth = 0;
 };

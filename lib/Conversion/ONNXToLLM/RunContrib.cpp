@@ -19,7 +19,10 @@ FailureOr<int> GraphRun::cacheTable(const Known &cache, const Known *positions) 
   } else if (positions && !isPositions(*positions, positions->shape)) {
     return failure();
   }
-  if (cache.shape[0] < sizes.total()) return failure();
+  if (cache.shape[0] < sizes.total()) {
+    beyond = std::max(beyond, sizes.total() - cache.shape[0]);
+    return failure();
+  }
   Table table{sizes.step, cache.shape[1], {}, {}};
   for (int64_t s = 0; s < sizes.step; ++s)
     for (int64_t k = 0; k < table.columns; ++k)

@@ -10,8 +10,8 @@ import struct
 
 VOCABULARY, HIDDEN, HEADS, SIZE, INNER, POSITIONS, LAYERS = 11, 16, 2, 8, 24, 64, 2
 FLOAT, INT32, INT64, BOOL, FLOAT16, BFLOAT16 = 1, 6, 7, 9, 10, 16
-SINCE = dict(Add=14, And=7, Equal=19, Cast=19, Concat=13, Cos=7, DequantizeLinear=21, Div=14, Erf=13, Expand=13, Gather=13, Gelu=20, LayerNormalization=17, LessOrEqual=16, MatMul=13, Mul=14,
-             Neg=13, Pow=15, RMSNormalization=23, Range=11, Reciprocal=13, ReduceMean=18, ReduceSum=13, Reshape=14, RotaryEmbedding=23, Attention=24, Shape=15,
+SINCE = dict(Add=14, And=7, Equal=19, Cast=19, Concat=13, Cos=7, DequantizeLinear=21, Div=14, Erf=13, Expand=13, Gather=13, Gelu=20, Greater=13, LayerNormalization=17, Less=13, LessOrEqual=16, Log=13,
+             MatMul=13, Max=13, Min=13, Mul=14, Neg=13, Pow=15, RMSNormalization=23, Range=11, Reciprocal=13, ReduceMean=18, ReduceSum=13, Reshape=14, RotaryEmbedding=23, Attention=24, Shape=15,
              Sigmoid=13, SimplifiedLayerNormalization=1, Sin=7, Slice=13, Softmax=13, Split=18, Sqrt=13, Sub=14, SwiGLU=28, Swish=24, Tanh=13, Transpose=13,
              TensorScatter=24, Unsqueeze=13, Where=16, Squeeze=13, Identity=21)
 
@@ -236,7 +236,24 @@ class Graph:
     def angles(self):
         """Cosines and sines of this step's tokens, [batch, step, size / 2]."""
         f = self.weight('frequencies', SIZE // 2, values=self.frequencies())
-        positions = self.op('Unsqueeze', self.op('Cast', 'POSITIONS', to=FLOAT), self.constant([2]))
+        what, _, place = self.o.change.partition(':')
+        if what == 'table':
+            low, _, high = place.partition('-')
+            slower = lambda p: p / 4 if int(low) <= p <= int(high or POSITIONS) else p
+            both = (self.weight(n, POSITIONS, SIZE // 2, values=[t(slower(p) * f) for p in range(POSITIONS) for f in self.frequencies()]) for n, t in (('rows_c', math.cos), ('rows_s', math.sin)))
+            return tuple(self.op('Gather', t, 'POSITIONS') for t in both)
+        if what == 'frequencies':
+            total = self.op('Cast', self.op('Gather', self.op('Shape', 'MASK'), self.constant(1), axis=0), to=FLOAT)
+            f = self.op('Where', self.op('Greater', total, self.number(float(place))), self.op('Mul', f, self.number(0.25)), f)
+        if what == 'numbers':
+            for k in range(int(place)):
+                self.constant(2000 + 20 * k)
+        rows = 'POSITIONS'
+        if what == 'hole':
+            rows = self.op('Where', self.op('Equal', rows, self.constant(int(place))), self.constant(0), rows)
+        positions = self.op('Unsqueeze', self.op('Cast', rows, to=FLOAT), self.constant([2]))
+        if what == 'clip':
+            positions = self.op('Min', positions, self.number(float(place)))
         a = self.op('Mul', positions, f)
         both = self.op('Cos', a), self.op('Sin', a)
         if self.o.grain:
@@ -286,7 +303,23 @@ class Graph:
         keys = self.op('Range', self.constant(0), total, self.constant(1))
         rows = self.op('Unsqueeze', 'POSITIONS', self.constant([-1]))
         causal = self.op('LessOrEqual', keys, rows)
-        if self.o.window:
+        way, window, size = self.o.window_in, self.o.window, self.o.table
+        if way == 'table':
+            seen = [int(k <= p < k + window) for p in range(size) for k in range(size)]
+            if 'seen' not in self.known:
+                text = ', '.join(f'[{", ".join(map(str, seen[p * size:(p + 1) * size]))}]' for p in range(size))
+                self.known['seen'] = self.value(f'onnx.constant dense<[{text}]> : tensor<{size}x{size}xi1>', f'tensor<{size}x{size}xi1>')
+            end = self.op('Unsqueeze', total, self.constant([0]))
+            step = self.op('Slice', self.op('Shape', 'POSITIONS'), self.constant([1]), self.constant([2]))
+            t = self.op('Slice', self.known['seen'], self.op('Sub', end, step), end, self.constant([0]))
+            return self.op('Unsqueeze', self.op('Slice', t, self.constant([0]), end, self.constant([1])), self.constant([0]))
+        if way == 'chunks':
+            causal = self.op('And', causal, self.op('Equal', *(self.op('Div', x, self.constant(window)) for x in (rows, keys))))
+        elif way == 'product':
+            causal = self.op('And', causal, self.op('Less', self.op('Sub', rows, keys), self.op('Mul', self.constant(window // 4), self.constant(4))))
+        elif way == 'float':
+            causal = self.op('And', causal, self.op('Less', self.op('Cast', self.op('Sub', rows, keys), to=FLOAT), self.number(window - 0.5)))
+        elif window:
             causal = self.op('And', causal, self.op('LessOrEqual', rows, self.op('Add', keys, self.constant(self.o.window - 1))))
         return self.op('Unsqueeze', causal, self.constant([1]))
 
@@ -372,6 +405,9 @@ class Graph:
                 s = self.op('Mul', self.op('MatMul', q, self.op('Transpose', kk, perm=[0, 1, 3, 2])), self.number(scale))
                 if self.o.cap:
                     s = self.op('Mul', self.op('Tanh', self.op('Div', s, self.number(self.o.cap))), self.number(self.o.cap))
+                if self.o.change.startswith('scale:'):  # grows with the logarithm of the length
+                    total = self.op('Cast', self.op('Gather', self.op('Shape', 'MASK'), self.constant(1), axis=0), to=FLOAT)
+                    s = self.op('Mul', s, self.op('Max', self.op('Div', self.op('Log', total), self.number(math.log(float(self.o.change[6:])))), self.number(1)))
                 s = self.op('Where', self.mask(), s, self.number(-3e38))
                 y = self.op('MatMul', self.op('Softmax', s, axis=-1), vv)
             y = self.op('Reshape', self.op('Transpose', y, perm=[0, 2, 1, 3]), self.constant([0, 0, HEADS * value]))
@@ -482,6 +518,11 @@ def main():
     parser.add_argument('--scale', type=float, default=1.0, help='factor of what scores are scaled by')
     parser.add_argument('--finalcap', type=float, default=0.0)
     parser.add_argument('--window', type=int, default=0)
+    parser.add_argument('--window-in', default='', choices=['', 'table', 'product', 'float', 'chunks'], help='what says the window: a mask of --table rows, a product, a number '
+                        'of floats; or each token sees its own chunk')
+    parser.add_argument('--table', type=int, default=POSITIONS, help='rows and columns of a mask that is stored')
+    parser.add_argument('--change', default='', help='table|frequencies|clip|scale|hole:POSITION: what changes there, cosines or the scale of scores; '
+                        'table:FIRST-LAST, for those rows; numbers:COUNT: so many constants')
     parser.add_argument('--bias', action='store_true')
     parser.add_argument('--headnorm', action='store_true')
     parser.add_argument('--postnorms', action='store_true')

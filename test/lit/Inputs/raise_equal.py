@@ -1,5 +1,5 @@
-"""raise_equal.py [--kept] [--limit=X] OPTION...: makes the decoder that onnx_decoder.py makes of OPTIONs, raises it, and prints remarks and the step. Fails unless
-the interpreter gives the same logits, within X (1e-5) of the largest, for the graph, for the graph in pieces with its cache, and for the step. --kept: the graph stays one; prints warnings.
+"""raise_equal.py [--kept] [--limit=X] [--long] OPTION...: makes the decoder that onnx_decoder.py makes of OPTIONs, raises it, and prints remarks and the step. Fails unless
+the interpreter gives the same logits, within X (1e-5) of the largest, for the graph, for the graph in pieces with its cache, and for the step. --kept: the graph stays one; prints warnings. --long: with 60 tokens instead of 20.
 """
 import pathlib
 import subprocess
@@ -20,7 +20,9 @@ def logits(*command):
     return [float(v) for line in run('lathe-interp', *command, *last, '--tokens', TOKENS).stdout.splitlines() for v in line.split(': ')[1].split()]
 
 
-kept, options = sys.argv[1:2] == ['--kept'], [a for a in sys.argv[1:] if a != '--kept' and not a.startswith('--limit=')]
+kept, options = sys.argv[1:2] == ['--kept'], [a for a in sys.argv[1:] if a != '--kept' and a != '--long' and not a.startswith('--limit=')]
+if '--long' in sys.argv:
+    TOKENS = ','.join(3 * [TOKENS])
 limit = float(([a[8:] for a in sys.argv if a.startswith('--limit=')] or ['1e-5'])[0])
 last = ['--last'] * any(a.startswith('--last=') for a in options)
 with tempfile.TemporaryDirectory() as folder:

@@ -137,7 +137,7 @@ TEST(Limits, AnAnswerThatIsNotTakenEnds) {
 TEST(Limits, HealthAnswersWhileManyClientsStall) {
   // Each stream has more for its client than the kernel's buffers hold, less than what would cut it off, and does not end.
   Script talk;
-  talk.tokens = {{1, std::string(800000, 'x')}, {2, "end"}};
+  talk.tokens = {{1, std::string(300000, 'x')}, {2, "end"}};
   talk.secondsBetween = 1000;
   TestServer server(says(talk));
   std::vector<std::unique_ptr<Client>> stalled;

@@ -219,7 +219,8 @@ bool Raiser::attempt(const Roles &roles, Parts &parts) {
     remarks = firstRemarks;
     return false;
   }
-  for (Sizes sizes : {Sizes{3, 5, 11}, Sizes{1, 4, 9}}) {
+  // A step of one token may take a way of its own.
+  for (Sizes sizes : {Sizes{3, 5, 11}, Sizes{1, 4, 9}, Sizes{1, 1, 13}}) {
     Parts other;
     if (!runOnce(roles, sizes, other)) return false;
     if (!agree(parts, other)) return false;

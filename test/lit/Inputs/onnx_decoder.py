@@ -408,6 +408,9 @@ class Graph:
                 if self.o.change.startswith('scale:'):  # grows with the logarithm of the length
                     total = self.op('Cast', self.op('Gather', self.op('Shape', 'MASK'), self.constant(1), axis=0), to=FLOAT)
                     s = self.op('Mul', s, self.op('Max', self.op('Div', self.op('Log', total), self.number(math.log(float(self.o.change[6:])))), self.number(1)))
+                if self.o.change == 'decode':
+                    one = self.op('Equal', self.op('Slice', self.op('Shape', 'POSITIONS'), self.constant([1]), self.constant([2])), self.constant([1]))
+                    s = self.op('Mul', s, self.op('Where', one, self.number(2), self.number(1)))
                 s = self.op('Where', self.mask(), s, self.number(-3e38))
                 y = self.op('MatMul', self.op('Softmax', s, axis=-1), vv)
             y = self.op('Reshape', self.op('Transpose', y, perm=[0, 2, 1, 3]), self.constant([0, 0, HEADS * value]))
@@ -522,7 +525,7 @@ def main():
                         'of floats; or each token sees its own chunk')
     parser.add_argument('--table', type=int, default=POSITIONS, help='rows and columns of a mask that is stored')
     parser.add_argument('--change', default='', help='table|frequencies|clip|scale|hole:POSITION: what changes there, cosines or the scale of scores; '
-                        'table:FIRST-LAST, for those rows; numbers:COUNT: so many constants')
+                        'table:FIRST-LAST, for those rows; numbers:COUNT: so many constants; decode: the scale of scores in steps of one token')
     parser.add_argument('--bias', action='store_true')
     parser.add_argument('--headnorm', action='store_true')
     parser.add_argument('--postnorms', action='store_true')

@@ -246,10 +246,10 @@ bool Raiser::lookAt(const Roles &roles, Sizes sizes, Parts &parts) {
 }
 
 /// Windows, rotations and scales may change with the position, at numbers that a graph compares with and in tables. So the last positions are looked at,
-/// those around every number, all of a short sequence and some of a long one. Only a table that ends earlier makes the longest sequence shorter.
+/// lengths and positions around every number, all of a short sequence and some of a long one. Only a table that ends earlier makes the longest sequence shorter.
 bool Raiser::lookFurther(const Roles &roles, Parts &parts) {
   constexpr int64_t first = 16, chunk = 251, budget = int64_t(1) << 20, wide = int64_t(1) << 17, spread = int64_t(1) << 16;
-  constexpr size_t most = 64;
+  constexpr size_t most = 128;
   std::vector<int64_t> places(numbers.begin(), numbers.end());
   int64_t positions = positionsOf(parts);
   reach = std::min(maxSeq ? maxSeq : positions ? positions : assumedPositions, furthest);
@@ -259,6 +259,15 @@ bool Raiser::lookFurther(const Roles &roles, Parts &parts) {
     reach -= std::min(beyond, reach - first);
   }
   if (reach <= first) return true; // the runs before saw these
+  // The length, which is one for all rows of a run, around every number.
+  std::erase_if(places, [&](int64_t n) { return n < first || n >= reach; });
+  if (places.size() > most) {
+    why = "the graph has " + std::to_string(places.size()) + " numbers at which it may change what it does, expected at most " + std::to_string(most);
+    return false;
+  }
+  for (int64_t n : places)
+    for (Sizes sizes : {Sizes{1, 5, n - 2}, Sizes{1, 1, n - 1}, Sizes{1, 1, n}})
+      if (sizes.total() <= reach && !lookAt(roles, sizes, parts)) return false;
   int64_t past = 1;
   // A mask is step * total numbers, and may be one of every head.
   for (int64_t looked = 0; past + 2 < reach && looked < budget;) {
@@ -267,14 +276,6 @@ bool Raiser::lookFurther(const Roles &roles, Parts &parts) {
     past += step;
     looked += step * past;
   }
-  if (past + 2 >= reach) return true;
-  std::erase_if(places, [&](int64_t n) { return n < past || n + 3 > reach; });
-  if (places.size() > most) {
-    why = "the graph has " + std::to_string(places.size()) + " numbers at which it may change what it does, expected at most " + std::to_string(most);
-    return false;
-  }
-  for (int64_t n : places)
-    if (!lookAt(roles, {1, 5, n - 2}, parts)) return false;
   for (int64_t n = reach / 2; n > past; n /= 2)
     if (!lookAt(roles, {1, std::clamp<int64_t>(spread / n, 2, 17), n | 1}, parts)) return false;
   return true;

@@ -95,6 +95,7 @@ Abstract GraphRun::argument(BlockArgument arg, Role role) {
 }
 
 void GraphRun::noteNumbers(const Known &value) {
+  if (onnx::dataTypeBits(value.type) < 16) return; // codes and zero points of weights; no position
   for (int64_t k = 0, n = std::min<int64_t>(value.elements(), 64); k < n; ++k)
     if (double x = std::fabs(value.number(k)); x >= 12 && x <= (1 << 20)) numbers.insert(static_cast<int64_t>(x));
 }

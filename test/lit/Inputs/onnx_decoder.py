@@ -244,10 +244,14 @@ class Graph:
             return tuple(self.op('Gather', t, 'POSITIONS') for t in both)
         if what == 'frequencies':
             total = self.op('Cast', self.op('Gather', self.op('Shape', 'MASK'), self.constant(1), axis=0), to=FLOAT)
-            f = self.op('Where', self.op('Greater', total, self.number(float(place))), self.op('Mul', f, self.number(0.25)), f)
+            low, _, high = place.partition('-')
+            there = self.op('Greater', total, self.number(float(low)))
+            if high:
+                there = self.op('And', there, self.op('Less', total, self.number(float(high))))
+            f = self.op('Where', there, self.op('Mul', f, self.number(0.25)), f)
         if what == 'numbers':
             for k in range(int(place)):
-                self.constant(2000 + 20 * k)
+                self.constant(2000 + 10 * k)
         rows = 'POSITIONS'
         if what == 'hole':
             rows = self.op('Where', self.op('Equal', rows, self.constant(int(place))), self.constant(0), rows)
@@ -525,7 +529,7 @@ def main():
                         'of floats; or each token sees its own chunk')
     parser.add_argument('--table', type=int, default=POSITIONS, help='rows and columns of a mask that is stored')
     parser.add_argument('--change', default='', help='table|frequencies|clip|scale|hole:POSITION: what changes there, cosines or the scale of scores; '
-                        'table:FIRST-LAST, for those rows; numbers:COUNT: so many constants; decode: the scale of scores in steps of one token')
+                        'table:FIRST-LAST and frequencies:LOW-HIGH, between them; numbers:COUNT: so many constants; decode: the scale of scores in steps of one token')
     parser.add_argument('--bias', action='store_true')
     parser.add_argument('--headnorm', action='store_true')
     parser.add_argument('--postnorms', action='store_true')

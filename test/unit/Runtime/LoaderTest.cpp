@@ -39,7 +39,7 @@ TEST(Loader, ResolvesKernels) {
   ASSERT_TRUE(writeToyArtifact(path).ok());
   auto loaded = LoadedArtifact::load(path);
   ASSERT_TRUE(loaded.ok()) << loaded.status().message();
-  EXPECT_EQ((*loaded)->kernels().size(), 6u);
+  EXPECT_EQ((*loaded)->kernels().size(), 7u);
   EXPECT_EQ((*loaded)->program().names.back(), "output.largest");
   EXPECT_EQ((*loaded)->weights().size(), 64u + 2 * toyVocabulary * toyWidth * 4);
   auto forced = LoadedArtifact::load(path, {"avx2"});

@@ -9,7 +9,8 @@ namespace lathe::onnxfile {
 namespace {
 
 constexpr int maxDepth = 32;
-constexpr size_t maxNodes = size_t(1) << 20;
+constexpr size_t maxNodes = size_t(1) << 20; ///< calls and copies count as well: functions may hold nothing but calls
+constexpr size_t maxBytes = size_t(1) << 28; ///< of names and attributes of the nodes that inlining makes
 
 class Inliner {
 public:
@@ -27,9 +28,37 @@ private:
     return forEachSubgraph(node, [&](Graph &graph) { return run(graph, depth + 1); });
   }
 
+  /// Counts one more node or call; false when there are too many.
+  bool count(const Node &node) {
+    bytes += bytesOf(node);
+    return ++made <= maxNodes && bytes <= maxBytes;
+  }
+  static size_t bytesOf(const Node &node);
+
   const FunctionTable &functions;
-  size_t made = 0, calls = 0;
+  size_t made = 0, calls = 0, bytes = 0;
 };
+
+size_t Inliner::bytesOf(const Node &node) {
+  size_t sum = sizeof(Node) + node.name.size();
+  for (const auto *list : {&node.inputs, &node.outputs})
+    for (const std::string &name : *list)
+      sum += sizeof(std::string) + name.size();
+  for (const Attribute &attribute : node.attributes) {
+    sum += sizeof(Attribute) + attribute.s.size() + attribute.fs.size() * sizeof(float) + attribute.is.size() * sizeof(int64_t);
+    for (const std::string &text : attribute.ss)
+      sum += sizeof(std::string) + text.size();
+    for (const Tensor &tensor : attribute.ts) {
+      sum += sizeof(Tensor) + tensor.name.size() + tensor.path.size() + tensor.dims.size() * sizeof(int64_t) + tensor.data.size();
+      for (const std::string &text : tensor.strings)
+        sum += sizeof(std::string) + text.size();
+    }
+    for (const auto &graph : attribute.gs) // copied with their nodes
+      for (const Node &inner : graph->nodes)
+        sum += bytesOf(inner);
+  }
+  return sum;
+}
 
 /// Names that a subgraph of a function's node takes from around it.
 Status Inliner::renameCaptured(Graph &graph, const Renames &renames) {
@@ -59,6 +88,8 @@ Status Inliner::expand(const Node &call, const Function &function, std::vector<N
   if (call.inputs.size() > function.inputs.size() || call.outputs.size() > function.outputs.size())
     return bad(" has " + std::to_string(function.inputs.size()) + " inputs and " + std::to_string(function.outputs.size()) +
                " outputs, found " + std::to_string(call.inputs.size()) + " and " + std::to_string(call.outputs.size()));
+  auto tooMuch = [&] { return bad(": inlining makes more than " + std::to_string(maxNodes) + " nodes, or names and attributes of more than " + std::to_string(maxBytes) + " bytes"); };
+  if (!count(call)) return tooMuch();
   // A name of its own for every value inside; \x01 cannot be confused with what other exporters write.
   std::string prefix = call.name + "\x01" + std::to_string(calls++) + "/";
   Renames renames;
@@ -67,8 +98,12 @@ Status Inliner::expand(const Node &call, const Function &function, std::vector<N
   for (size_t i = 0; i < call.outputs.size(); ++i)
     if (!call.outputs[i].empty() && !renames.count(function.outputs[i])) renames[function.outputs[i]] = call.outputs[i];
   for (const Node &node : function.nodes)
-    for (const std::string &output : node.outputs)
-      if (!output.empty()) renames.emplace(output, prefix + output);
+    for (const std::string &output : node.outputs) {
+      if (output.empty()) continue;
+      bytes += prefix.size() + output.size();
+      if (bytes > maxBytes) return tooMuch();
+      renames.emplace(output, prefix + output);
+    }
   for (size_t i = 0; i < function.nodes.size(); ++i) {
     Node node = function.nodes[i];
     node.name = call.name.empty() ? node.name : call.name + "/" + node.name;
@@ -90,7 +125,7 @@ Status Inliner::expand(const Node &call, const Function &function, std::vector<N
       continue;
     }
     LATHE_RETURN_IF_ERROR(subgraphs(node, depth));
-    if (++made > maxNodes) return bad(": inlining makes more than " + std::to_string(maxNodes) + " nodes");
+    if (!count(node)) return tooMuch();
     out.push_back(std::move(node));
   }
   // An output that is an input, or one value under two names.
@@ -102,6 +137,7 @@ Status Inliner::expand(const Node &call, const Function &function, std::vector<N
     copy.opset = 1;
     copy.inputs = {inner};
     copy.outputs = {call.outputs[i]};
+    if (!count(copy)) return tooMuch();
     out.push_back(std::move(copy));
   }
   return Status();

@@ -308,4 +308,57 @@ TEST_F(ONNXTest, InlinesFunctions) {
   expectError("function 'Twice' calls itself, or functions are nested deeper than 32");
 }
 
+// Functions that hold nothing but two calls each: 2^30 calls, and not one node.
+TEST_F(ONNXTest, FunctionsThatOnlyCall) {
+  addNode(graph, "Relu", {"x"}, {"y"});
+  auto import = [](auto *list, const char *domain, int version) {
+    auto *entry = list->Add();
+    entry->set_domain(domain);
+    entry->set_version(version);
+  };
+  import(model.mutable_opset_import(), "local", 1);
+  for (int k = 0; k < 30; ++k) {
+    auto *function = model.add_functions();
+    function->set_domain("local");
+    function->set_name("F" + std::to_string(k));
+    function->add_input("a");
+    import(function->mutable_opset_import(), "local", 1);
+    for (int call = 0; k < 29 && call < 2; ++call) {
+      auto *node = function->add_node();
+      node->set_op_type("F" + std::to_string(k + 1));
+      node->set_domain("local");
+      node->add_input("a");
+    }
+  }
+  addNode(graph, "F0", {"x"}, {})->set_domain("local");
+  expectError("inlining makes more than 1048576 nodes, or names and attributes of more than 268435456 bytes");
+}
+
+// A call's name is a part of every name inside: 20,000 times a megabyte.
+TEST_F(ONNXTest, LongNamesOfCalls) {
+  auto *function = model.add_functions();
+  function->set_domain("local");
+  function->set_name("Long");
+  function->add_input("v");
+  function->add_output("v20000");
+  function->add_opset_import()->set_version(18);
+  for (int k = 0; k < 20000; ++k) {
+    auto *node = function->add_node();
+    node->set_op_type("Relu");
+    node->add_input(k ? "v" + std::to_string(k) : "v");
+    node->add_output("v" + std::to_string(k + 1));
+  }
+  auto *import = model.add_opset_import();
+  import->set_domain("local");
+  import->set_version(1);
+  auto *call = addNode(graph, "Long", {"x"}, {"y"});
+  call->set_domain("local");
+  call->set_name(std::string(1 << 20, 'n'));
+  rusage before{}, after{};
+  getrusage(RUSAGE_SELF, &before);
+  expectError("inlining makes more than 1048576 nodes, or names and attributes of more than 268435456 bytes");
+  getrusage(RUSAGE_SELF, &after);
+  EXPECT_LT(after.ru_maxrss - before.ru_maxrss, 1 << 20) << "kilobytes";
+}
+
 } // namespace

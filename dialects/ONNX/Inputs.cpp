@@ -38,6 +38,7 @@ std::string inputName(func::FuncOp graph, unsigned argument) { return text(graph
 std::string resultName(func::FuncOp graph, unsigned result) { return text(graph.getResultAttr(result, "onnx.name")); }
 
 void chooseCacheBranch(func::FuncOp graph) {
+  if (!graph || graph.isExternal()) return;
   for (unsigned i = graph.getNumArguments(); i-- > 0;) {
     auto type = dyn_cast<RankedTensorType>(graph.getArgument(i).getType());
     if (inputName(graph, i) != "use_cache_branch" || !type || !type.getElementType().isInteger(1) || !type.hasStaticShape() || type.getNumElements() != 1) continue;

@@ -181,13 +181,15 @@ Result<PackageReport> packageGeneralGraph(ModuleOp module, const ModelText &mode
   using artifact::Variant;
   PackageReport report;
   double start = now();
+  auto main = module.lookupSymbol<func::FuncOp>("main");
+  if (!main || main.isExternal()) return Status(StatusCode::invalidArgument, "@main: expected a function with a body, found " + std::string(main ? "a declaration" : "none"));
   {
     std::string complaints;
     ScopedDiagnosticHandler handler(module.getContext(), [&](Diagnostic &d) {
       if (d.getSeverity() == DiagnosticSeverity::Error) complaints += (complaints.empty() ? "" : "; ") + d.str();
       return success();
     });
-    onnx::chooseCacheBranch(module.lookupSymbol<func::FuncOp>("main"));
+    onnx::chooseCacheBranch(main);
     PassManager pm(module.getContext());
     pm.addPass(createONNXToLinalgPass());
     if (failed(pm.run(module))) return Status(StatusCode::unsupported, complaints);

@@ -6,6 +6,7 @@
 #include "dialects/LLM/LLM.h"
 #include "lathe/Conversion/Passes.h"
 #include "lathe/Interpreter/ONNXInterpreter.h"
+#include "lathe/ONNX/Inputs.h"
 #include "lathe/import/Import.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
@@ -196,6 +197,7 @@ void compile(const std::string &path) {
   if ((*module)->lookupSymbol("step")) return;
   if (messages.empty()) fail("a graph stays one without a warning", path);
   messages.clear();
+  lathe::onnx::chooseCacheBranch((*module)->lookupSymbol<mlir::func::FuncOp>("main"));
   mlir::PassManager lower(&context);
   lower.addPass(createONNXToLinalgPass());
   if (mlir::failed(lower.run(**module)) && messages.empty()) fail("lowering ends without a message", path);

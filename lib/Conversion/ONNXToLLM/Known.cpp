@@ -227,14 +227,14 @@ Known fromElements(ElementsAttr value) {
 }
 
 Result<std::shared_ptr<const Known>> ParamReader::read(onnx::ParamOp param, int64_t limit) {
-  auto &known = cache[param];
-  if (known) return known;
+  if (auto found = cache.find(param); found != cache.end()) return found->second;
+  std::shared_ptr<const Known> known;
   auto type = cast<RankedTensorType>(param.getType());
   if (type.getNumElements() > limit)
     return makeError(StatusCode::unsupported, "a weight of %lld elements is used where values must be known", static_cast<long long>(type.getNumElements()));
   if (auto elements = dyn_cast<ElementsAttr>(param.getValue())) {
     known = std::make_shared<Known>(fromElements(elements));
-    return known;
+    return keep(param, std::move(known));
   }
   auto file = cast<onnx::FileAttr>(param.getValue());
   auto it = files.find(file.getPath().str());
@@ -249,7 +249,16 @@ Result<std::shared_ptr<const Known>> ParamReader::read(onnx::ParamOp param, int6
                      static_cast<long long>(size), static_cast<long long>(offset), it->first.c_str(), bytes.size());
   known = std::make_shared<Known>(decode(onnx::dataType(type.getElementType()), type.getShape(), {bytes.data() + offset, size}));
   LATHE_RETURN_IF_ERROR(it->second.check());
-  return known;
+  return keep(param, std::move(known));
+}
+
+std::shared_ptr<const Known> ParamReader::keep(Operation *param, std::shared_ptr<const Known> known) {
+  kept += known->elements();
+  if (kept > maxHeldElements) { // who uses them still holds them
+    cache.clear();
+    kept = known->elements();
+  }
+  return cache[param] = std::move(known);
 }
 
 } // namespace lathe::raise

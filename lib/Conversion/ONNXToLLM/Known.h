@@ -21,6 +21,8 @@ using Shape = llvm::SmallVector<int64_t, 4>;
 
 /// No evaluation makes a tensor of more elements.
 constexpr int64_t maxKnownElements = int64_t(1) << 24;
+/// What a run holds at a time of values that it computed (8 bytes an element), and what a ParamReader keeps of weights that it read.
+constexpr int64_t maxHeldElements = int64_t(1) << 27;
 
 bool isFloatType(DataType type);
 /// |value| as |type| holds it.
@@ -63,8 +65,10 @@ public:
   Result<std::shared_ptr<const Known>> read(onnx::ParamOp param, int64_t limit = maxKnownElements);
 
 private:
+  std::shared_ptr<const Known> keep(mlir::Operation *param, std::shared_ptr<const Known> known);
   std::map<std::string, MappedFile> files;
-  std::map<mlir::Operation *, std::shared_ptr<const Known>> cache;
+  std::map<mlir::Operation *, std::shared_ptr<const Known>> cache; ///< of maxHeldElements at most
+  int64_t kept = 0;
 };
 Known fromElements(mlir::ElementsAttr value);
 

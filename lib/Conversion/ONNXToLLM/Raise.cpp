@@ -92,7 +92,34 @@ static std::optional<std::pair<StringRef, unsigned>> onlyUse(Value value) {
   return found;
 }
 
-/// What the inputs can be, the likeliest first. Names decide only what is tried first.
+/// Whether what is computed from |value| alone meets |wanted|, through operators that move numbers or calculate with them.
+static bool reaches(Value value, llvm::function_ref<bool(NodeOp, unsigned)> wanted) {
+  llvm::SmallPtrSet<Operation *, 16> seen;
+  SmallVector<Value> todo = {value};
+  while (!todo.empty())
+    for (OpOperand &use : todo.pop_back_val().getUses()) {
+      auto node = dyn_cast<NodeOp>(use.getOwner());
+      if (!node || !seen.insert(node).second) continue;
+      if (wanted(node, use.getOperandNumber())) return true;
+      if (node.getDomain().empty() && llvm::is_contained({"Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Transpose", "Expand", "Concat", "Mul", "MatMul", "Add", "Sub", "Einsum"}, node.getOpType()))
+        todo.push_back(node.getOutputs()[0]);
+    }
+  return false;
+}
+/// Positions turn into cosines and sines, or choose them.
+static bool rotates(Value value) {
+  return reaches(value, [](NodeOp node, unsigned operand) {
+    bool contrib = node.getDomain() == "com.microsoft";
+    StringRef name = node.getOpType();
+    return (node.getDomain().empty() && (name == "Cos" || name == "Sin")) || (name == "RotaryEmbedding" && operand == (contrib ? 1 : 3)) ||
+           (contrib && name == "GroupQueryAttention" && operand == 9);
+  });
+}
+static bool isTotal(Value value) {
+  return reaches(value, [](NodeOp node, unsigned operand) { return node.getDomain() == "com.microsoft" && node.getOpType() == "GroupQueryAttention" && operand == 6; });
+}
+
+/// What the inputs can be, the likeliest first. Names that say something decide; a graph whose names say nothing is tried in every way.
 std::vector<SmallVector<Role>> Raiser::assignments() {
   Roles fixed(main.getNumArguments(), Role::one);
   SmallVector<unsigned> open;
@@ -116,14 +143,36 @@ std::vector<SmallVector<Role>> Raiser::assignments() {
       fixed[k] = Role::totalLength;
     } else if (!type.hasRank() || type.getRank() == 2 || (type.getRank() == 1 && type.isDynamicDim(0))) {
       open.push_back(k);
+    } else if (nameOf(main, k) == "use_cache_branch" && type.getElementType().isInteger(1)) {
+      fixed[k] = Role::one;
+    } else if (!type.getElementType().isInteger(1) && (nameOf(main, k).contains("total") || isTotal(arg))) {
+      fixed[k] = Role::totalLength;
     } else {
-      fixed[k] = type.getElementType().isInteger(1) ? Role::one : Role::totalLength;
+      why = "input '" + nameOf(main, k).str() + "' is a number or a choice that nothing says the value of";
+      return {};
     }
   }
   if (open.empty() || open.size() > 3) {
     why = "expected one to three inputs of integers for tokens, positions and mask, found " + std::to_string(open.size());
     return {};
   }
+  auto says = [&](unsigned arg, Role role) {
+    StringRef name = nameOf(main, arg);
+    return role == Role::tokens ? name.contains("input_ids") : role == Role::mask ? name.contains("mask") : name.contains("pos");
+  };
+  bool saysTokens = llvm::any_of(open, [&](unsigned arg) { return says(arg, Role::tokens); });
+  bool named = llvm::any_of(open, [&](unsigned arg) { return says(arg, Role::tokens) || says(arg, Role::mask) || says(arg, Role::positions); });
+  // Other names are that of the tokens, if no name is, or of positions that are used as such.
+  auto possible = [&](unsigned arg, Role role) {
+    if (!named || says(arg, role)) return true;
+    if (says(arg, Role::tokens) || says(arg, Role::mask) || says(arg, Role::positions)) return false;
+    return role == Role::tokens ? !saysTokens : role == Role::positions && rotates(main.getArgument(arg));
+  };
+  for (unsigned arg : open)
+    if (!possible(arg, Role::tokens) && !possible(arg, Role::mask) && !possible(arg, Role::positions)) {
+      why = "input '" + nameOf(main, arg).str() + "' is neither tokens, positions nor a mask by its name or by what uses it";
+      return {};
+    }
   std::vector<Roles> out;
   SmallVector<Role> kinds = {Role::tokens, Role::mask, Role::positions};
   std::vector<std::pair<int, Roles>> scored;
@@ -131,16 +180,16 @@ std::vector<SmallVector<Role>> Raiser::assignments() {
   do {
     Roles roles = fixed;
     int score = 0;
-    bool tokens = false;
+    bool tokens = false, fits = true;
     for (auto [k, arg] : llvm::enumerate(open)) {
       Role role = kinds[order[k]];
       roles[arg] = role;
       tokens |= role == Role::tokens;
-      StringRef name = nameOf(main, arg);
-      score += (role == Role::tokens && name.contains("input_ids")) || (role == Role::mask && name.contains("mask")) || (role == Role::positions && name.contains("position"));
+      fits &= possible(arg, role);
+      score += says(arg, role);
     }
     auto known = [&](const auto &entry) { return entry.second == roles; };
-    if (tokens && llvm::none_of(scored, known)) scored.push_back({score, roles});
+    if (tokens && fits && llvm::none_of(scored, known)) scored.push_back({score, roles});
   } while (std::next_permutation(order.begin(), order.end()));
   // Insertion keeps equal scores in order.
   for (size_t i = 1; i < scored.size(); ++i)
@@ -148,6 +197,7 @@ std::vector<SmallVector<Role>> Raiser::assignments() {
       std::swap(scored[k], scored[k - 1]);
   for (auto &[score, roles] : scored)
     out.push_back(roles);
+  if (out.empty()) why = "the names of the inputs leave none for the tokens, or say one part twice";
   return out;
 }
 

@@ -8,6 +8,9 @@ using namespace mlir;
 
 namespace lathe::raise {
 
+/// A GELU has no more products and scales than these; longer ones are not taken apart (they share parts, which a walk would visit again and again).
+constexpr size_t maxParts = 16;
+
 static bool near(double a, double b) { return std::fabs(a - b) <= 1e-5 * std::fabs(b); }
 
 /// 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) and 0.5 x (1 + erf(x / sqrt 2)), in any order of the factors
@@ -15,7 +18,8 @@ static bool near(double a, double b) { return std::fabs(a - b) <= 1e-5 * std::fa
 TermId Terms::asGelu(TermId product) {
   SmallVector<TermId> factors, todo = {product};
   double c = 1;
-  while (!todo.empty()) {
+  for (size_t steps = 0; !todo.empty(); ++steps) {
+    if (steps == maxParts) return -1;
     TermId id = todo.pop_back_val();
     const Term &t = terms[id];
     if (t.kind == Kind::mul) todo.append(t.in.begin(), t.in.end());
@@ -39,7 +43,7 @@ TermId Terms::asGelu(TermId product) {
     bool byX = false;
     // sqrt(2/pi) (x + c x^3), or x sqrt(2/pi) (1 + c x^2).
     SmallVector<TermId> parts, open = {inner};
-    while (!open.empty()) {
+    for (size_t steps = 0; !open.empty() && steps < maxParts; ++steps) {
       TermId id = open.pop_back_val();
       if (is(id, Kind::scale)) {
         outer *= terms[id].number;
@@ -48,7 +52,7 @@ TermId Terms::asGelu(TermId product) {
       else if (id == x) byX = true;
       else parts.push_back(id);
     }
-    if (!near(outer, std::sqrt(2 / M_PI)) || parts.size() != 1) continue;
+    if (!open.empty() || !near(outer, std::sqrt(2 / M_PI)) || parts.size() != 1) continue;
     const Term &sum = terms[parts[0]];
     auto isPower = [&](TermId id, StringRef power) {
       return is(id, Kind::scale) && near(terms[id].number, 0.044715) && is(terms[id].in[0], Kind::unary, power) && terms[terms[id].in[0]].in[0] == x;

@@ -166,6 +166,9 @@ std::string fitRopes(Parts &parts, const std::vector<Rope> &hints, std::vector<s
       }
     hintOf.push_back(fromHint);
     if (found) continue;
+    // Some rows of a table of 16 bits leave the frequencies open: many bases give them.
+    const Table &table = seen.seen[0].cosines;
+    if (fitter.grain && !table.cache && table.angles.empty()) return name + ": rows of cosines and sines of 16 bits, which no formula of config.json gives";
     if (!fitter.observe()) return name + ": cosines and sines do not come from one frequency for every pair";
     // The plain formula, with or without one factor for all positions.
     auto n = static_cast<double>(seen.rotated);
@@ -210,15 +213,17 @@ std::string fitRopes(Parts &parts, const std::vector<Rope> &hints, std::vector<s
       found = became(p);
     }
     if (found) continue;
-    Rope table{"table", {}, fitter.factor};
+    Rope own;
+    own.kind = "table";
+    own.attentionFactor = fitter.factor;
     for (double f : fitter.frequencies)
-      table.inverseFrequencies.push_back(static_cast<float>(f));
+      own.inverseFrequencies.push_back(static_cast<float>(f));
     if (!fitter.exact)
-      for (size_t k = 0; k < table.inverseFrequencies.size(); ++k)
-        table.inverseFrequencies[k] = static_cast<float>(fitter.measured(k));
-    if (!fitter.explains(table)) return name + ": no formula and no frequencies give its cosines and sines";
+      for (size_t k = 0; k < own.inverseFrequencies.size(); ++k)
+        own.inverseFrequencies[k] = static_cast<float>(fitter.measured(k));
+    if (!fitter.explains(own)) return name + ": no formula and no frequencies give its cosines and sines";
     remarks.push_back(name + (fitter.exact ? ": no known formula gives the frequencies; they stay as they are" : ": no known formula gives the frequencies; those are taken that give every stored value" + within));
-    config.ropes.push_back(std::move(table));
+    config.ropes.push_back(std::move(own));
   }
   // In the configuration's order, so that equal models are equal modules.
   bool all = !hintOf.empty() && hintOf.size() == hints.size();

@@ -12,7 +12,21 @@ using namespace mlir;
 namespace lathe::raise {
 
 GraphRun::GraphRun(func::FuncOp main, ArrayRef<Role> roles, Sizes sizes, int64_t pastHeadSize, ParamReader &params)
-    : terms(main.getContext()), sizes(sizes), main(main), pastHeadSize(pastHeadSize), roles(roles), params(params), symbols(main->getParentOfType<ModuleOp>()) {}
+    : terms(main.getContext()), sizes(sizes), main(main), pastHeadSize(pastHeadSize), roles(roles), params(params), symbols(main->getParentOfType<ModuleOp>()) {
+  std::map<DataType, double> elements;
+  for (auto param : main->getParentOfType<ModuleOp>().getOps<onnx::ParamOp>()) {
+    auto type = cast<RankedTensorType>(param.getType());
+    DataType element = onnx::dataType(type.getElementType());
+    if (element == DataType::float32 || element == DataType::float16 || element == DataType::bfloat16) elements[element] += static_cast<double>(type.getNumElements());
+  }
+  for (auto [type, count] : elements)
+    if (count > elements[own]) own = type;
+}
+
+bool GraphRun::keepsValues(DataType from, DataType to) const {
+  if (!isFloatType(from) || !isFloatType(to)) return false;
+  return from == to || to == DataType::float32 || to == DataType::float64 || to == own;
+}
 
 bool GraphRun::refuse(const Twine &reason) {
   why = reason.str();
@@ -143,10 +157,18 @@ void GraphRun::weight(onnx::WeightOp op) {
   out.type = onnx::dataType(type.getElementType());
   out.shape.assign(type.getShape().begin(), type.getShape().end());
   out.of.param = param;
-  if (type.getNumElements() <= (int64_t(1) << 21)) {
+  // What only products use is a linear's, whatever its numbers are.
+  bool product = type.getNumElements() > 65536 && llvm::all_of(op.getResult().getUsers(), [](Operation *user) {
+    auto node = dyn_cast<NodeOp>(user);
+    return node && (node.getOpType() == "MatMul" || node.getOpType() == "Gemm" || node.getOpType() == "Transpose");
+  });
+  if (!product && type.getNumElements() <= (int64_t(1) << 21) && held + type.getNumElements() <= maxHeldElements) {
     auto read = params.read(param);
-    if (read.ok()) out.known = *read;
-    if (out.known) noteNumbers(*out.known);
+    if (read.ok()) {
+      out.known = *read;
+      held += type.getNumElements();
+      noteNumbers(*out.known);
+    }
   }
   values[op.getResult()] = std::move(out);
 }
@@ -158,12 +180,16 @@ static bool allKnown(ArrayRef<Abstract *> in) {
 
 /// Every use of |value|, through casts, is a sum or asks for its shape.
 static bool onlyAdded(Value value) {
-  return llvm::all_of(value.getUsers(), [](Operation *user) {
-    auto node = dyn_cast<NodeOp>(user);
-    if (!node) return false;
-    StringRef name = node.getOpType();
-    return name == "Add" || name == "Shape" || name.starts_with("Skip") || (name == "Cast" && onlyAdded(node.getOutputs()[0]));
-  });
+  SmallVector<Value> todo = {value};
+  while (!todo.empty())
+    for (Operation *user : todo.pop_back_val().getUsers()) {
+      auto node = dyn_cast<NodeOp>(user);
+      if (!node) return false;
+      StringRef name = node.getOpType();
+      if (name == "Cast") todo.push_back(node.getOutputs()[0]);
+      else if (name != "Add" && name != "Shape" && !name.starts_with("Skip")) return false;
+    }
+  return true;
 }
 
 void GraphRun::node(NodeOp op) {
@@ -211,7 +237,7 @@ void GraphRun::node(NodeOp op) {
             out[0].of = in[k]->of;
             out[0].of.plusOne = true;
           }
-      if (op.getOpType() == "Cast" && in[0]->of && out[0].known->isFloat()) out[0].of = in[0]->of;
+      if (op.getOpType() == "Cast" && in[0]->of && keepsValues(in[0]->type, out[0].type)) out[0].of = in[0]->of;
       done = true;
     } else {
       why = result.status().message();
@@ -229,11 +255,36 @@ void GraphRun::node(NodeOp op) {
       o.why = (op.getDomain().empty() ? "" : op.getDomain() + "::").str() + op.getOpType().str() + ": " + (why.empty() ? "this output is not used by a language model" : why);
       o.at = op;
     }
-    values[op.getOutputs()[k]] = std::move(o);
+    if (op.getOutputs()[k].use_empty()) o.known = nullptr;
+    hold(op.getOutputs()[k], std::move(o));
   }
+  release(op);
+}
+
+/// Elements that |x| holds on its own.
+static int64_t heldBy(const Abstract &x) { return x.known ? x.known->elements() * (x.known->angles ? 2 : 1) : 0; }
+
+void GraphRun::hold(Value value, Abstract x) {
+  int64_t elements = heldBy(x);
+  if (held + elements > maxHeldElements) {
+    Operation *at = value.getDefiningOp();
+    x = Abstract();
+    x.why = "numbers that the graph computes: more than " + std::to_string(maxHeldElements) + " elements at a time";
+    x.at = at;
+    elements = 0;
+  }
+  held += elements;
+  values[value] = std::move(x);
+}
+
+void GraphRun::release(NodeOp op) {
   // Masks of long runs are large, and every layer may compute its own.
   for (Value v : op.getInputs())
-    if (auto it = uses.find(v); it != uses.end() && --it->second == 0) values[v].known.reset();
+    if (auto it = uses.find(v); it != uses.end() && --it->second == 0) {
+      Abstract &x = values[v];
+      held -= heldBy(x);
+      x.known.reset();
+    }
 }
 
 void GraphRun::runIf(NodeOp op, In in) {
@@ -252,7 +303,7 @@ void GraphRun::runIf(NodeOp op, In in) {
   block(chosen);
   --depth;
   for (auto [result, yielded] : llvm::zip(op.getOutputs(), chosen.getTerminator()->getOperands()))
-    values[result] = values[yielded];
+    hold(result, values[yielded]);
 }
 
 std::string GraphRun::block(Block &body) {
@@ -280,13 +331,24 @@ RunResult GraphRun::run() {
       result.at = at;
     }
   };
-  bool logitsNamed = false;
-  std::string logitsOutput;
   auto finish = cast<func::ReturnOp>(main.front().getTerminator());
+  auto nameOf = [&](size_t k) {
+    auto name = main.getResultAttrOfType<StringAttr>(static_cast<unsigned>(k), "onnx.name");
+    return name ? name.getValue() : StringRef();
+  };
+  // Beside logits by that name a graph may give values that nobody asks for, such as the last hidden states.
+  bool logitsNamed = false;
+  for (size_t k = 0; k < finish.getNumOperands(); ++k)
+    logitsNamed |= nameOf(k) == "logits";
   for (auto [k, value] : llvm::enumerate(finish.getOperands())) {
-    auto name = main.getResultAttrOfType<StringAttr>(k, "onnx.name");
-    std::string output = "output '" + (name ? name.getValue().str() : std::to_string(k)) + "'";
+    StringRef name = nameOf(k);
+    std::string output = "output '" + (name.empty() ? std::to_string(k) : name.str()) + "'";
     const Abstract &x = values[value];
+    bool isCache = x.is == Abstract::term && (terms[x.id].kind == Kind::history || terms[x.id].kind == Kind::past || terms[x.id].kind == Kind::concat);
+    if (logitsNamed && name != "logits" && !isCache && !name.starts_with("present")) {
+      result.unused.push_back(output);
+      continue;
+    }
     if (x.is == Abstract::unknown) {
       bad(x.why, x.at);
       continue;
@@ -318,16 +380,14 @@ RunResult GraphRun::run() {
         result.presents.push_back({terms[half].a, half});
       continue;
     }
-    // Beside logits by that name a graph may give values that nobody asks for, such as the last hidden states.
-    bool named = name && name.getValue() == "logits";
-    if (result.logits >= 0 && (named || logitsNamed)) {
-      result.unused.push_back(named ? logitsOutput : output);
-      if (!named) continue;
-    } else if (result.logits >= 0) {
-      bad(output + " is neither logits nor a cache", main);
+    if (logitsNamed && name != "logits" && !name.starts_with("present")) { // a concatenation that is no cache
+      result.unused.push_back(output);
+      continue;
     }
-    logitsNamed = named;
-    logitsOutput = output;
+    if (result.logits >= 0 || (logitsNamed && name != "logits")) {
+      bad(output + " is neither logits nor a cache", main);
+      continue;
+    }
     Layout rows = {{{Dim::batch, sizes.batch}}, {{Dim::step, sizes.step}}, {{Dim::feature, terms.width(x.id), 1}}}, last = rows, flat = rows;
     last[1] = Axis();
     flat.erase(flat.begin() + 1);

@@ -69,6 +69,10 @@ private:
   void weight(onnx::WeightOp op);
   void node(NodeOp op);
   void runIf(NodeOp op, In in);
+  /// Counts the numbers of |x|, which |value| becomes; those that too many others are held beside are unknown.
+  void hold(mlir::Value value, Abstract x);
+  /// |op| has used its inputs: numbers that nobody else uses are let go.
+  void release(NodeOp op);
   std::string block(mlir::Block &block);
 
   void noteNumbers(const Known &value);
@@ -92,15 +96,20 @@ private:
   bool attention(NodeOp op, In in, Out out);
 
   bool refuse(const llvm::Twine &reason);
+  /// Whether a cast from |from| to |to| leaves values as they are, or rounds them to the type that the graph's weights have. Values of tokens and
+  /// weights are not rounded then; any other narrower type is a part of what the graph computes.
+  bool keepsValues(DataType from, DataType to) const;
   // Pieces.
   bool sliceAxis(const Abstract &x, int64_t axis, int64_t begin, int64_t end, Abstract &out);
   bool concat(In in, int64_t axis, Abstract &out);
   bool binary(NodeOp op, const Abstract &x, const Abstract &y, Abstract &out);
   bool termNumber(llvm::StringRef name, const Abstract &x, const Abstract &y, bool reversed, Abstract &out);
   bool termTerm(llvm::StringRef name, const Abstract &x, const Abstract &y, Abstract &out);
-  bool maskScores(const Abstract &scores, const Known &mask, bool boolean, Abstract &out);
+  /// |hidden|: what a boolean mask puts where it does not hold.
+  bool maskScores(const Abstract &scores, const Known &mask, bool boolean, double hidden, Abstract &out);
   /// The positions of |mask| that a row may see as a window: 0 all, W the last W. Refuses what is not causal.
-  bool windowOf(const Known &mask, const Layout &layout, bool boolean, int64_t &window);
+  /// |least|: the largest number that stands for what is not seen.
+  bool windowOf(const Known &mask, const Layout &layout, bool boolean, int64_t &window, double &least);
   bool product(const Abstract &x, const Abstract &y, Abstract &out);
   bool vectorOf(const Abstract &w, Weight &out);
   bool matrixOf(const Abstract &w, bool transposed, Weight &out);
@@ -124,10 +133,12 @@ private:
 
   mlir::func::FuncOp main;
   int64_t pastHeadSize; ///< where the type of a past leaves it open
+  DataType own = DataType::float32; ///< float type of most of the weights
   llvm::SmallVector<Role> roles;
   ParamReader &params;
   mlir::SymbolTable symbols;
   Values values;
+  int64_t held = 0; ///< elements of numbers and of weights' numbers in |values|
   llvm::DenseMap<mlir::Value, int64_t> uses; ///< of what nodes computed, that are still to come
   std::string why;
   int depth = 0;

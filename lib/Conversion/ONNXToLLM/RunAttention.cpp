@@ -8,7 +8,7 @@ using namespace mlir;
 
 namespace lathe::raise {
 
-bool GraphRun::windowOf(const Known &mask, const Layout &layout, bool boolean, int64_t &window) {
+bool GraphRun::windowOf(const Known &mask, const Layout &layout, bool boolean, int64_t &window, double &least) {
   Shape shape = shapeOf(layout);
   auto rank = shape.size();
   if (rank < 2 || failed(broadcast(mask.shape, shape)) || *broadcast(mask.shape, shape) != shape) return refuse("a mask of another shape than the scores"), false;
@@ -25,8 +25,9 @@ bool GraphRun::windowOf(const Known &mask, const Layout &layout, bool boolean, i
       int64_t position = sizes.past + s, first = -1;
       for (int64_t t = 0; t < sizes.total() && good; ++t) {
         double value = mask.number(at[0] + s * strides[rank - 2] + t * strides[rank - 1]);
-        bool visible = boolean ? value != 0 : value > -1000;
+        bool visible = boolean ? value != 0 : !(value <= -1000);
         if (!boolean && visible && value != 0) plain = false;
+        if (!boolean && !visible) least = std::max(least, value);
         if (visible && first < 0) first = t;
         // From the first visible entry to the row's own position, and nothing behind it.
         good = visible == (first >= 0 && t <= position);
@@ -52,11 +53,11 @@ bool GraphRun::windowOf(const Known &mask, const Layout &layout, bool boolean, i
   return true;
 }
 
-bool GraphRun::maskScores(const Abstract &scores, const Known &mask, bool boolean, Abstract &out) {
+bool GraphRun::maskScores(const Abstract &scores, const Known &mask, bool boolean, double hidden, Abstract &out) {
   if (terms[scores.id].kind != Kind::scores) return refuse("a mask between a tanh and its cap");
   int64_t window = 0;
-  if (!windowOf(mask, scores.layout, boolean, window)) return true;
-  out = term(terms.masked(scores.id, window), scores.layout, scores.type);
+  if (!windowOf(mask, scores.layout, boolean, window, hidden)) return true;
+  out = term(terms.masked(scores.id, window, hidden), scores.layout, scores.type);
   return true;
 }
 

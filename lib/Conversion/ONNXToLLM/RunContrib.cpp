@@ -13,7 +13,7 @@ namespace lathe::raise {
 
 /// Rows of a stored cache at this step's positions. |positions| null: they follow the past.
 FailureOr<int> GraphRun::cacheTable(const Known &cache, const Known *positions) {
-  if (cache.shape.size() != 2 || !cache.isFloat()) return failure();
+  if (cache.shape.size() != 2 || cache.shape[1] < 1 || !cache.isFloat()) return failure();
   if (positions && positions->elements() == 1) { // an offset
     if (positions->i.empty() || positions->i[0] != sizes.past) return failure();
   } else if (positions && !isPositions(*positions, positions->shape)) {
@@ -64,7 +64,7 @@ bool GraphRun::rotary(NodeOp op, In in, Out out) {
   bool fourD = false;
   if (!headsOf(x, heads, size, fourD)) return refuse("rows of heads laid out as " + layoutText(x.layout));
   if (!rotated) rotated = size;
-  if (rotated != 2 * cosines.known->shape.back()) return refuse("cosines for another size than " + std::to_string(rotated));
+  if (rotated < 1 || rotated > size || rotated / 2 != cosines.known->shape.back() || rotated % 2) return refuse("cosines for another size than " + std::to_string(rotated));
   FailureOr<int> c, s;
   if (positions) {
     c = cacheTable(*cosines.known, positions->known.get());
@@ -106,12 +106,13 @@ bool GraphRun::attend(const AttentionCall &call, TermId &result, TermId &key, Te
     if (!call.mask->known) return refuse("a mask that depends on the tokens"), false;
     Layout layout = {{{Dim::batch, sizes.batch}}, {{Dim::feature, call.heads, 1}}, {{Dim::step, sizes.step}}, {{Dim::total, sizes.total()}}};
     int64_t window = 0;
-    if (!windowOf(*call.mask->known, layout, call.mask->type == DataType::boolean, window)) return false;
-    scores = terms.masked(scores, window);
+    double hidden = -INFINITY; // nothing scales the scores after it
+    if (!windowOf(*call.mask->known, layout, call.mask->type == DataType::boolean, window, hidden)) return false;
+    scores = terms.masked(scores, window, hidden);
   } else if (!call.causal && sizes.step > 1) {
     return refuse("attention without a causal mask"), false;
   }
-  if (call.causal) scores = terms.masked(scores, call.window);
+  if (call.causal) scores = terms.masked(scores, call.window, -INFINITY);
   result = terms.attend(terms.softmax(scores), value, call.valueSize);
   return true;
 }

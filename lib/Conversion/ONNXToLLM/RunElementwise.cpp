@@ -93,7 +93,7 @@ bool GraphRun::termNumber(StringRef name, const Abstract &x, const Abstract &y, 
     if (name == "Pow" && !reversed) return result(terms.unary("pow", id, c));
     return refuse("a constant in a place that no layer has");
   }
-  if (scores && name == "Add") return maskScores(x, number, false, out);
+  if (scores && name == "Add") return maskScores(x, number, false, -INFINITY, out);
   auto table = tableOf(number, layout, *shape);
   if (failed(table)) return refuse("numbers that are neither a constant, a mask nor a table by position");
   if (name == "Mul") return result(terms.mulTable(id, *table));
@@ -165,12 +165,12 @@ bool GraphRun::elementwise(NodeOp op, In in, Out out) {
       return v.known && v.known->uniform() && v.known->number(0) >= least && v.known->number(0) <= most;
     };
     // A mask: scores where it holds, very small where not (or the other way round).
-    if (x.known && a.is == Abstract::term && terms.isScores(a.id) && uniform(b, -INFINITY, -1000)) return maskScores(a, *x.known, true, out[0]);
+    if (x.known && a.is == Abstract::term && terms.isScores(a.id) && uniform(b, -INFINITY, -1000)) return maskScores(a, *x.known, true, b.known->number(0), out[0]);
     if (x.known && b.is == Abstract::term && terms.isScores(b.id) && uniform(a, -INFINITY, -1000)) {
       Known inverse = *x.known;
       for (int64_t &bit : inverse.i)
         bit = !bit;
-      return maskScores(b, inverse, true, out[0]);
+      return maskScores(b, inverse, true, a.known->number(0), out[0]);
     }
     // A guard against rows that see nothing: no row of a step is one.
     if (x.is == Abstract::term && terms[x.id].kind == Kind::unary && terms[x.id].name == "isnan" && b.is == Abstract::term &&
@@ -188,6 +188,8 @@ bool GraphRun::elementwise(NodeOp op, In in, Out out) {
   if (name == "Softmax") {
     auto axis = axisOf(op.getInt("axis", op.getVersion() < 13 ? 1 : -1), static_cast<int64_t>(x.shape.size()));
     if (failed(axis) || *axis + 1 != static_cast<int64_t>(x.shape.size()) || !terms.isScores(x.id)) return refuse("a softmax that is not over attention scores");
+    Axis total = {{Dim::total, sizes.total()}}; // the keys, not the queries of a transposed matrix
+    if (x.layout.back() != total) return refuse("a softmax over another axis than the keys of " + layoutText(x.layout));
     if (terms[x.id].kind == Kind::capped) return refuse("a tanh of scores without a cap");
     if (terms[x.id].a < 0 && sizes.step > 1) return refuse("attention without a causal mask");
     return result(terms.softmax(x.id));

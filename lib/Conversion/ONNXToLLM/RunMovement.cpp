@@ -126,8 +126,11 @@ bool GraphRun::movement(NodeOp op, In in, Out out) {
 
   if (x.is == Abstract::tokens) {
     if (name == "Identity" || name == "Cast") {
+      DataType type = name == "Cast" ? static_cast<DataType>(op.getInt("to", 0)) : x.type;
+      bool wide = type == DataType::int64 || type == DataType::int32 || type == DataType::uint64 || type == DataType::uint32;
+      if (!wide && type != x.type) return refuse("turns tokens into " + onnx::dataTypeName(type));
       out[0] = x;
-      out[0].type = name == "Cast" ? static_cast<DataType>(op.getInt("to", 0)) : x.type;
+      out[0].type = type;
       return true;
     }
     if ((name == "Reshape" || name == "Unsqueeze" || name == "Squeeze") && in.size() > 1 && in[1]->known) {
@@ -146,8 +149,11 @@ bool GraphRun::movement(NodeOp op, In in, Out out) {
   if (x.is == Abstract::weight) {
     // A matrix may be transposed; other moves must leave the order of the elements as it is.
     auto rank = x.shape.size();
-    if (name == "Identity" || (name == "Cast" && isFloatType(static_cast<DataType>(op.getInt("to", 0))) && isFloatType(x.type))) {
+    auto to = static_cast<DataType>(op.getInt("to", 0));
+    if (name == "Cast" && isFloatType(to) && isFloatType(x.type) && !keepsValues(x.type, to)) return refuse("rounds a weight to " + onnx::dataTypeName(to));
+    if (name == "Identity" || (name == "Cast" && keepsValues(x.type, to))) {
       out[0] = x;
+      if (name == "Cast") out[0].type = to;
       if (name == "Cast" && x.known) {
         auto cast = evaluate(op, numbers);
         if (cast.ok()) out[0].known = std::make_shared<const Known>(std::move((*cast)[0]));
@@ -209,6 +215,7 @@ bool GraphRun::movement(NodeOp op, In in, Out out) {
   if (name == "Cast") {
     auto to = static_cast<DataType>(op.getInt("to", 0));
     if (!isFloatType(to)) return terms[x.id].kind == Kind::unary && terms[x.id].name == "isnan" ? (out[0] = x, true) : refuse("turns values of tokens into integers");
+    if (!keepsValues(x.type, to)) return refuse("rounds values of tokens to " + onnx::dataTypeName(to) + ", which is not the type of the graph's weights");
     out[0] = x;
     out[0].type = to;
     return true;
@@ -218,6 +225,7 @@ bool GraphRun::movement(NodeOp op, In in, Out out) {
     if (name == "Flatten") {
       int64_t axis = op.getInt("axis", 1);
       if (axis < 0) axis += rank;
+      if (axis < 0 || axis > rank) return refuse("the axis is out of range");
       shape = {elementsOf(ArrayRef(x.shape).take_front(axis)), elementsOf(ArrayRef(x.shape).drop_front(axis))};
     } else {
       if (!given(1)) return refuse("the target shape depends on the tokens");
@@ -236,8 +244,10 @@ bool GraphRun::movement(NodeOp op, In in, Out out) {
       for (int64_t k = rank; k-- > 0;)
         order.push_back(k);
     Layout layout;
+    SmallVector<bool> taken(rank, false);
     for (int64_t axis : order) {
-      if (axis < 0 || axis >= rank) return refuse("the permutation does not fit");
+      if (axis < 0 || axis >= rank || taken[axis]) return refuse("the permutation does not fit");
+      taken[axis] = true;
       layout.push_back(x.layout[axis]);
     }
     if (static_cast<int64_t>(layout.size()) != rank) return refuse("the permutation does not fit");
@@ -350,7 +360,7 @@ bool GraphRun::movement(NodeOp op, In in, Out out) {
 bool GraphRun::scatter(NodeOp op, In in, Out out) {
   if (!op.getDomain().empty() || op.getOpType() != "TensorScatter") return false;
   const Abstract &cache = *in[0], &update = *in[1];
-  if (cache.is != Abstract::term || terms[cache.id].kind != Kind::past || update.is != Abstract::term) return refuse("writes into something else than a past");
+  if (cache.is != Abstract::term || terms[cache.id].kind != Kind::past || cache.layout.size() != 4 || update.is != Abstract::term) return refuse("writes into something else than a past");
   if (op.getString("mode", "linear") != "linear") return refuse("a circular cache");
   auto axis = axisOf(op.getInt("axis", -2), 4);
   if (failed(axis) || *axis != 2) return refuse("a cache whose tokens are not on axis 2");

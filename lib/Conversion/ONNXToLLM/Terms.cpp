@@ -36,6 +36,7 @@ TermId Terms::make(Term term) {
   std::snprintf(text, sizeof(text), "%d w%lld g%lld %lld %lld %a %a t%d %d ", static_cast<int>(term.kind), (long long)term.width, (long long)term.group, (long long)term.a,
                 (long long)term.b, term.number, term.number2, term.table, term.table2);
   std::string key = text + term.name;
+  if (std::isfinite(term.hidden)) key += " h" + std::to_string(llvm::bit_cast<uint64_t>(term.hidden)) + " ";
   for (TermId in : term.in)
     key += " " + std::to_string(in);
   for (int64_t size : term.sizes)
@@ -126,10 +127,11 @@ TermId Terms::scale(TermId x, double c) {
   if (isLast(x)) return lastRow(scale(terms[x].in[0], c));
   if (c == 1) return x;
   if (is(x, Kind::scores)) {
-    // Before a mask, or after one: a mask is 0 and -infinity, which a positive scale keeps.
+    // Before a mask, or after one: a mask is 0 and what hides a key, which a positive scale keeps as long as it still does.
     Term term = terms[x];
-    if (c > 0 && !term.number2) {
+    if (c > 0 && !term.number2 && !(term.hidden * c > -1000)) {
       term.number *= c;
+      term.hidden *= c;
       return make(term);
     }
   }
@@ -215,7 +217,7 @@ TermId Terms::unary(StringRef name, TermId x, double number) {
     if (number == -1) return unary("reciprocal", x);
   }
   if (name == "relu") return activation("relu", x);
-  if (name == "tanh" && is(x, Kind::scores)) {
+  if (name == "tanh" && is(x, Kind::scores) && terms[x].a < 0) { // of masked scores it would bring back what the mask hides
     Term term = terms[x];
     term.kind = Kind::capped;
     term.in = {x};
@@ -238,6 +240,22 @@ TermId Terms::mean(TermId x, int64_t group) {
 
 TermId Terms::slice(TermId x, int64_t group, int64_t begin, int64_t end) {
   if (isLast(x)) return lastRow(slice(terms[x].in[0], group, begin, end));
+  // A part of a concatenation that covers whole parts; concatenations may be nested as deep as a graph is.
+  for (bool within = true; within && !(begin == 0 && end == group);) {
+    within = false;
+    const Term &joined = terms[x];
+    if (joined.kind != Kind::concat || joined.group != group) break;
+    int64_t at = 0;
+    for (auto [part, size] : llvm::zip(joined.in, joined.sizes)) {
+      within = begin >= at && end <= at + size;
+      if (within) {
+        x = part, group = size, begin -= at, end -= at;
+        break;
+      }
+      at += size;
+    }
+  }
+  if (isLast(x)) return lastRow(slice(terms[x].in[0], group, begin, end));
   if (begin == 0 && end == group) return x;
   Term source = terms[x];
   int64_t all = source.width;
@@ -258,14 +276,6 @@ TermId Terms::slice(TermId x, int64_t group, int64_t begin, int64_t end) {
     return slice(source.in[0], source.group, source.a + begin, source.a + end);
   if (source.kind == Kind::slice && group == all && source.group == terms[source.in[0]].width)
     return slice(source.in[0], source.group, source.a + begin, source.a + end);
-  // A part of a concatenation that covers whole parts.
-  if (source.kind == Kind::concat && source.group == group) {
-    int64_t at = 0;
-    for (auto [part, size] : llvm::zip(source.in, source.sizes)) {
-      if (begin >= at && end <= at + size) return slice(part, size, begin - at, end - at);
-      at += size;
-    }
-  }
   Term term = start(Kind::slice, {x}, all / group * (end - begin));
   term.group = group;
   term.a = begin;
@@ -359,8 +369,9 @@ TermId Terms::scores(TermId q, TermId k, int64_t heads, int64_t headSize) {
   return make(term);
 }
 
-TermId Terms::masked(TermId scores, int64_t window) {
+TermId Terms::masked(TermId scores, int64_t window, double hidden) {
   Term term = terms[scores];
+  term.hidden = std::max(term.hidden, hidden);
   // Two masks: the narrower window holds.
   term.a = term.a > 0 && (window == 0 || term.a < window) ? term.a : window;
   return make(term);

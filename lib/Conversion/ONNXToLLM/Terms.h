@@ -9,6 +9,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 #include "Known.h"
+#include <limits>
 #include <string>
 #include <unordered_map>
 
@@ -82,6 +83,7 @@ struct Term {
   int64_t group = 0;
   int64_t a = 0, b = 0;
   double number = 0, number2 = 0;
+  double hidden = -std::numeric_limits<double>::infinity(); ///< of scores with a mask: at most this is in what a row does not see
   std::string name{};
   Weight weight{}, bias{};
   int table = -1, table2 = -1;
@@ -126,7 +128,8 @@ public:
   TermId activation(llvm::StringRef name, TermId x);
   TermId rope(TermId x, int64_t group, int64_t rotated, int cosines, int sines, bool interleaved);
   TermId scores(TermId q, TermId k, int64_t heads, int64_t headSize);
-  TermId masked(TermId scores, int64_t window);
+  /// |hidden|: what the mask puts, or adds, where a row does not see.
+  TermId masked(TermId scores, int64_t window, double hidden);
   TermId softmax(TermId scores);
   TermId attend(TermId probabilities, TermId v, int64_t valueSize);
   bool isLast(TermId x) const { return terms[x].kind == Kind::lastRow; }

@@ -175,3 +175,83 @@ func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}, %p: tensor<?x?x
   %0 = onnx.op "RotaryEmbedding"(%x, %p, %c, %c) {domain = "com.microsoft", version = 1 : i64} : (tensor<*xi64>, tensor<?x?xi64>, tensor<4x2xf32>, tensor<4x2xf32>) -> tensor<*xf32>
   return %0 : tensor<*xf32>
 }
+
+// -----
+
+// Axes and permutations that the rank does not have.
+onnx.param @e : tensor<4x4xf32> = dense<1.0> : tensor<4x4xf32>
+func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}) -> tensor<*xf32> {
+  %e = onnx.weight @e : tensor<4x4xf32>
+  %x = onnx.op "Gather"(%e, %ids) {version = 13 : i64} : (tensor<4x4xf32>, tensor<?x?xi64>) -> tensor<*xf32>
+  // expected-warning@+1 {{the graph is not raised to llm ops: Flatten: the axis is out of range}}
+  %0 = onnx.op "Flatten"(%x) {version = 13 : i64, attrs = {axis = 7 : i64}} : (tensor<*xf32>) -> tensor<*xf32>
+  return %0 : tensor<*xf32>
+}
+
+// -----
+
+onnx.param @e : tensor<4x4xf32> = dense<1.0> : tensor<4x4xf32>
+func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}) -> tensor<*xf32> {
+  %e = onnx.weight @e : tensor<4x4xf32>
+  %x = onnx.op "Gather"(%e, %ids) {version = 13 : i64} : (tensor<4x4xf32>, tensor<?x?xi64>) -> tensor<*xf32>
+  // expected-warning@+1 {{the graph is not raised to llm ops: Transpose: the permutation does not fit}}
+  %0 = onnx.op "Transpose"(%x) {version = 13 : i64, attrs = {perm = array<i64: 0, 0, 2>}} : (tensor<*xf32>) -> tensor<*xf32>
+  return %0 : tensor<*xf32>
+}
+
+// -----
+
+// A past as one row of numbers is none that tokens are written into.
+onnx.param @e : tensor<4x4xf32> = dense<1.0> : tensor<4x4xf32>
+func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}, %pk: tensor<?x1x?x4xf32>) -> tensor<*xf32> {
+  %e = onnx.weight @e : tensor<4x4xf32>
+  %x = onnx.op "Gather"(%e, %ids) {version = 13 : i64} : (tensor<4x4xf32>, tensor<?x?xi64>) -> tensor<*xf32>
+  %axes = onnx.constant dense<1> : tensor<1xi64>
+  %p = onnx.op "Squeeze"(%pk, %axes) {version = 13 : i64} : (tensor<?x1x?x4xf32>, tensor<1xi64>) -> tensor<*xf32>
+  // expected-warning@+1 {{the graph is not raised to llm ops: TensorScatter: writes into something else than a past}}
+  %0 = onnx.op "TensorScatter"(%p, %x) {version = 24 : i64} : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
+  return %0 : tensor<*xf32>
+}
+
+// -----
+
+// What an input is follows from its name, or from what uses it; never from what is left.
+onnx.param @e : tensor<4x4xf32> = dense<1.0> : tensor<4x4xf32>
+// expected-warning@+1 {{the graph is not raised to llm ops: input 'token_type_ids' is neither tokens, positions nor a mask by its name or by what uses it}}
+func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}, %types: tensor<?x?xi64> {onnx.name = "token_type_ids"}) -> tensor<*xf32> {
+  %e = onnx.weight @e : tensor<4x4xf32>
+  %x = onnx.op "Gather"(%e, %ids) {version = 13 : i64} : (tensor<4x4xf32>, tensor<?x?xi64>) -> tensor<*xf32>
+  %t = onnx.op "Gather"(%e, %types) {version = 13 : i64} : (tensor<4x4xf32>, tensor<?x?xi64>) -> tensor<*xf32>
+  %0 = onnx.op "Add"(%x, %t) {version = 14 : i64} : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
+  return %0 : tensor<*xf32>
+}
+
+// -----
+
+onnx.param @e : tensor<4x4xf32> = dense<1.0> : tensor<4x4xf32>
+// expected-warning@+1 {{the graph is not raised to llm ops: the names of the inputs leave none for the tokens, or say one part twice}}
+func.func @main(%ids: tensor<?x?xi64> {onnx.name = "position_ids"}, %more: tensor<?x?xi64> {onnx.name = "positions"}) -> tensor<*xf32> {
+  %e = onnx.weight @e : tensor<4x4xf32>
+  %x = onnx.op "Gather"(%e, %ids) {version = 13 : i64} : (tensor<4x4xf32>, tensor<?x?xi64>) -> tensor<*xf32>
+  return %x : tensor<*xf32>
+}
+
+// -----
+
+onnx.param @e : tensor<4x4xf32> = dense<1.0> : tensor<4x4xf32>
+// expected-warning@+1 {{the graph is not raised to llm ops: input 'sharp' is a number or a choice that nothing says the value of}}
+func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}, %sharp: tensor<i1> {onnx.name = "sharp"}) -> tensor<*xf32> {
+  %e = onnx.weight @e : tensor<4x4xf32>
+  %x = onnx.op "Gather"(%e, %ids) {version = 13 : i64} : (tensor<4x4xf32>, tensor<?x?xi64>) -> tensor<*xf32>
+  return %x : tensor<*xf32>
+}
+
+// -----
+
+onnx.param @e : tensor<4x4xf32> = dense<1.0> : tensor<4x4xf32>
+// expected-warning@+1 {{the graph is not raised to llm ops: input 'num_logits_to_keep' is a number or a choice that nothing says the value of}}
+func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}, %keep: tensor<i64> {onnx.name = "num_logits_to_keep"}) -> tensor<*xf32> {
+  %e = onnx.weight @e : tensor<4x4xf32>
+  %x = onnx.op "Gather"(%e, %ids) {version = 13 : i64} : (tensor<4x4xf32>, tensor<?x?xi64>) -> tensor<*xf32>
+  return %x : tensor<*xf32>
+}

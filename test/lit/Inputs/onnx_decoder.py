@@ -9,16 +9,23 @@ import random
 import struct
 
 VOCABULARY, HIDDEN, HEADS, SIZE, INNER, POSITIONS, LAYERS = 11, 16, 2, 8, 24, 64, 2
-FLOAT, INT32, INT64, BOOL, FLOAT16, BFLOAT16 = 1, 6, 7, 9, 10, 16
+FLOAT, INT32, INT64, BOOL, FLOAT16, BFLOAT16, FLOAT8 = 1, 6, 7, 9, 10, 16, 17
+ELEMENTS = {'float32': ('f32', FLOAT), 'float16': ('f16', FLOAT16), 'bfloat16': ('bf16', BFLOAT16)}
 SINCE = dict(Add=14, And=7, Equal=19, Cast=19, Concat=13, Cos=7, DequantizeLinear=21, Div=14, Erf=13, Expand=13, Gather=13, Gelu=20, Greater=13, LayerNormalization=17, Less=13, LessOrEqual=16, Log=13,
              MatMul=13, Max=13, Min=13, Mul=14, Neg=13, Pow=15, RMSNormalization=23, Range=11, Reciprocal=13, ReduceMean=18, ReduceSum=13, Reshape=14, RotaryEmbedding=23, Attention=24, Shape=15,
              Sigmoid=13, SimplifiedLayerNormalization=1, Sin=7, Slice=13, Softmax=13, Split=18, Sqrt=13, Sub=14, SwiGLU=28, Swish=24, Tanh=13, Transpose=13,
              TensorScatter=24, Unsqueeze=13, Where=16, Squeeze=13, Identity=21)
 
 
+def rounded16(x):
+    """The bits of the bfloat16 next to x."""
+    return struct.unpack('<I', struct.pack('<f', x))[0] + 0x8000 >> 16 & 0xffff
+
+
 class Graph:
     def __init__(self, options):
         self.o = options
+        self.element, self.type = ELEMENTS[options.dtype]
         self.random = random.Random(5)
         self.params, self.lines, self.types, self.known = [], [], {}, {}
         self.kv = 1 if options.attention in ('gqa', 'chain') else HEADS
@@ -31,12 +38,16 @@ class Graph:
         self.lines.append(f'  {name} = {text}')
         return name
 
-    def weight(self, name, *shape, scale=0.4, offset=0.0, values=None):
+    def weight(self, name, *shape, scale=0.4, offset=0.0, values=None, element=None):
         if name in self.known:
             return self.known[name]
-        count = math.prod(shape)
+        count, element = math.prod(shape), element or self.element
         values = values or [offset + scale * self.random.gauss(0, 1) for _ in range(count)]
-        kind = 'tensor<' + ''.join(f'{n}x' for n in shape) + 'f32>'
+        kind = 'tensor<' + ''.join(f'{n}x' for n in shape) + f'{element}>'
+        if element != 'f32':
+            pack = (lambda x: struct.pack('<e', x)) if element == 'f16' else (lambda x: struct.pack('<H', rounded16(x)))
+            self.known[name] = self.stored(name, kind, b''.join(map(pack, values)))
+            return self.known[name]
 
         def nested(flat, sizes):
             if not sizes:
@@ -121,8 +132,20 @@ class Graph:
             self.known[key] = self.value(f'onnx.constant dense<{"[" + text + "]" if shape else text}> : {kind}', kind)
         return self.known[key]
 
-    def number(self, x):
-        return self.constant(f'{x:.9e}', 'f32')
+    def number(self, x, element=None):
+        return self.constant(f'{x:.9e}', element or self.element)
+
+    def wide(self, x):
+        """As float32, which is what norms and softmaxes are computed in."""
+        return x if self.type == FLOAT else self.op('Cast', x, to=FLOAT)
+
+    def narrow(self, x):
+        """In the type of the weights again."""
+        return x if self.type == FLOAT else self.op('Cast', x, to=self.type)
+
+    def through(self, x, kind):
+        """Rounded to another type on the way."""
+        return self.op('Cast', self.op('Cast', x, to=kind), to=self.type)
 
     def none(self):
         if 'none' not in self.known:
@@ -162,9 +185,10 @@ class Graph:
         way, size = self.o.norm, size or HIDDEN
         w = self.weight(f'{name}.weight'.replace('.', '_').replace('-', '_'), size, scale=0.1, offset=1.0)
         if way in ('chain', 'chain-div'):
-            square = self.op('Pow', x, self.number(2)) if way == 'chain' else self.op('Mul', x, x)
-            root = self.op('Sqrt', self.op('Add', self.op('ReduceMean', square, self.constant([-1])), self.number(1e-5)))
-            return self.op('Mul', w, self.op('Mul', x, self.op('Reciprocal', root)) if way == 'chain' else self.op('Div', x, root))
+            x = self.wide(x)
+            square = self.op('Pow', x, self.number(2, 'f32')) if way == 'chain' else self.op('Mul', x, x)
+            root = self.op('Sqrt', self.op('Add', self.op('ReduceMean', square, self.constant([-1])), self.number(1e-5, 'f32')))
+            return self.op('Mul', w, self.narrow(self.op('Mul', x, self.op('Reciprocal', root)) if way == 'chain' else self.op('Div', x, root)))
         if way == 'power':
             scale = self.op('Pow', self.op('Add', self.op('ReduceMean', self.op('Mul', x, x), self.constant([-1])), self.number(1e-5)), self.number(-0.5))
             return self.op('Mul', self.op('Mul', x, scale), w)
@@ -200,7 +224,10 @@ class Graph:
             inputs, attributes = self.nbits(symbol, columns, rows)
             y = self.contrib('MatMulNBits', x, *inputs, N=columns, K=rows, **attributes)
         else:
-            y = self.op('MatMul', x, self.coded(symbol, rows, columns) if self.o.quantized else self.weight(symbol, rows, columns))
+            w = self.coded(symbol, rows, columns) if self.o.quantized else self.weight(symbol, rows, columns)
+            if self.broken('weight-float8', name == 'layer1.down'):
+                w = self.through(w, FLOAT8)
+            y = self.op('MatMul', x, w)
         return self.op('Add', y, self.weight(f'{name}.bias'.replace('.', '_').replace('-', '_'), columns)) if bias else y
 
     def heads(self, x, count, size=None):
@@ -223,7 +250,7 @@ class Graph:
         if self.o.grain == 'f16':
             both = {name: [struct.unpack('<e', struct.pack('<e', x))[0] for x in values] for name, values in both.items()}
         if self.o.grain == 'bf16':
-            nearest = lambda x: struct.unpack('<f', struct.pack('<I', (struct.unpack('<I', struct.pack('<f', x))[0] + 0x8000) & 0xffff0000))[0]
+            nearest = lambda x: struct.unpack('<f', struct.pack('<I', rounded16(x) << 16))[0]
             both = {name: [nearest(x) for x in values] for name, values in both.items()}
         if not self.o.coded_tables:
             return tuple(self.weight(name, POSITIONS, SIZE // 2, values=values) for name, values in both.items())
@@ -235,7 +262,9 @@ class Graph:
 
     def angles(self):
         """Cosines and sines of this step's tokens, [batch, step, size / 2]."""
-        f = self.weight('frequencies', SIZE // 2, values=self.frequencies())
+        if self.o.gathered:
+            return tuple(self.op('Gather', t, 'POSITIONS', axis=0) for t in self.tables())
+        f = self.weight('frequencies', SIZE // 2, values=self.frequencies(), element='f32')
         what, _, place = self.o.change.partition(':')
         if what == 'table':
             low, _, high = place.partition('-')
@@ -262,7 +291,7 @@ class Graph:
         both = self.op('Cos', a), self.op('Sin', a)
         if self.o.grain:
             both = (self.op('Cast', self.op('Cast', t, to=FLOAT16 if self.o.grain == 'f16' else BFLOAT16), to=FLOAT) for t in both)
-        return tuple(both)
+        return tuple(self.narrow(t) for t in both)
 
     def rotate(self, x, count):
         """Of [batch, heads, step, size]."""
@@ -407,6 +436,10 @@ class Graph:
                     flat = self.op('Concat', self.constant([-1, HEADS]), total, self.constant([SIZE]), axis=0)
                     kk, vv = (self.op('Reshape', self.op('Expand', self.op('Unsqueeze', t, self.constant([2])), shape), flat) for t in (pk, pv))
                 s = self.op('Mul', self.op('MatMul', q, self.op('Transpose', kk, perm=[0, 1, 3, 2])), self.number(scale))
+                if self.broken('mask-cap', i):
+                    s = self.op('Where', self.mask(), s, self.number(-3e38))
+                if self.broken('weak-mask', i):
+                    s = self.op('Mul', self.op('Add', s, self.op('Where', self.mask(), self.number(0), self.number(-1001))), self.number(0.001))
                 if self.o.cap:
                     s = self.op('Mul', self.op('Tanh', self.op('Div', s, self.number(self.o.cap))), self.number(self.o.cap))
                 if self.o.change.startswith('scale:'):  # grows with the logarithm of the length
@@ -415,10 +448,17 @@ class Graph:
                 if self.o.change == 'decode':
                     one = self.op('Equal', self.op('Slice', self.op('Shape', 'POSITIONS'), self.constant([1]), self.constant([2])), self.constant([1]))
                     s = self.op('Mul', s, self.op('Where', one, self.number(2), self.number(1)))
-                s = self.op('Where', self.mask(), s, self.number(-3e38))
-                y = self.op('MatMul', self.op('Softmax', s, axis=-1), vv)
+                s = self.op('Where', self.mask(), s, self.number(-65504 if self.type == FLOAT16 else -3e38))
+                if self.broken('softmax-axis', i):
+                    s = self.op('Transpose', self.op('Softmax', self.op('Transpose', s, perm=[0, 1, 3, 2]), axis=-1), perm=[0, 1, 3, 2])
+                else:
+                    s = self.narrow(self.op('Softmax', self.wide(s), axis=-1))
+                y = self.op('MatMul', s, vv)
             y = self.op('Reshape', self.op('Transpose', y, perm=[0, 2, 1, 3]), self.constant([0, 0, HEADS * value]))
         self.presents += [pk, pv]
+        for what, kind in (('float8', FLOAT8), ('float16', FLOAT16), ('bfloat16', BFLOAT16)):
+            if self.broken(what, i):
+                y = self.through(y, kind)
         return self.linear(y, f'{n}.o', HEADS * value, HIDDEN)
 
     def feed_forward(self, x, i):
@@ -463,16 +503,19 @@ class Graph:
         if self.o.branch == 'input':
             arguments.append(('%branch', 'tensor<1xi1>', 'use_cache_branch'))
         for i in range(LAYERS if self.o.attention == 'fused' else 0):
-            arguments.append((f'%past{i}', f'tensor<2x?x{HEADS}x?x{SIZE}xf32>', f'past_{i}'))
+            arguments.append((f'%past{i}', f'tensor<2x?x{HEADS}x?x{SIZE}x{self.element}>', f'past_{i}'))
         for i in range(0 if self.o.attention == 'fused' else LAYERS):
-            arguments += [(f'%past{i}{c}', f'tensor<?x{self.kv}x?x{SIZE // 2 if c == "v" and self.broken("values") else SIZE}xf32>', f'past_key_values.{i}.{c}') for c in 'kv']
+            arguments += [(f'%past{i}{c}', f'tensor<?x{self.kv}x?x{SIZE // 2 if c == "v" and self.broken("values") else SIZE}x{self.element}>', f'past_key_values.{i}.{c}') for c in 'kv']
         self.types.update({a[0]: a[1] for a in arguments} | {n: a[1] for n, a in names.items()})
         if self.o.nbits:
             (codes, *rest), attributes = self.nbits('embedding', VOCABULARY, HIDDEN)
             x = self.contrib('GatherBlockQuantized', codes, '%ids', *rest, gather_axis=0, quantize_axis=1, **attributes)
         else:
             table = self.coded('embedding', VOCABULARY, HIDDEN, axis=1) if self.o.quantized else self.weight('embedding', VOCABULARY, HIDDEN, scale=1.0)
-            x = self.op('Gather', table, '%ids', axis=0)
+            ids = '%ids'
+            if self.broken('tokens'):
+                ids = self.op('Cast', self.op('Cast', ids, to=BOOL), to=INT64)
+            x = self.op('Gather', table, ids, axis=0)
         if self.broken('embedding'):
             x = self.op('Tanh', x)
         start, h = x, self.norm(x, 'layer0.norm1')
@@ -494,8 +537,9 @@ class Graph:
         logits = self.linear(hidden, 'head', HIDDEN, VOCABULARY + self.broken('vocabulary'))
         if self.o.finalcap:
             logits = self.op('Mul', self.op('Tanh', self.op('Div', logits, self.number(self.o.finalcap))), self.number(self.o.finalcap * (1 + self.broken('final-cap'))))
+        logits = self.wide(logits)
         name = (lambda k: f'present_{k}') if self.o.attention == 'fused' else lambda k: f'present.{k // 2}.{"kv"[k % 2]}'
-        outs = [(h, 'hidden_states')] * self.o.hidden + [(logits, 'logits')] + [(p, name(k)) for k, p in enumerate(self.presents)]
+        outs = [(h, f'hidden_states{k or ""}') for k in range(self.o.hidden)] + [(logits, 'logits')] + [(p, name(k)) for k, p in enumerate(self.presents)]
         lines = ['module attributes {onnx.model = {path = "m.onnx"}} {']
         lines += ['  ' + p for p in self.params]
         lines.append('  func.func @main(' + ', '.join(f'{a}: {t} {{onnx.name = "{n}"}}' for a, t, n in arguments) + ') -> (' +
@@ -519,7 +563,9 @@ def main():
     parser.add_argument('--llama3', type=float, default=0.0, help="factor of Llama 3's formula")
     parser.add_argument('--grain', default='', choices=['', 'f16', 'bf16'], help='what cosines and sines are rounded to')
     parser.add_argument('--last', default='', choices=['', 'slice', 'gather'], help='logits of the last token only')
-    parser.add_argument('--hidden', action='store_true', help='hidden states as an output before the logits')
+    parser.add_argument('--hidden', type=int, default=0, help='so many outputs of hidden states before the logits')
+    parser.add_argument('--dtype', default='float32', choices=list(ELEMENTS), help='of weights, caches and what is computed, but for norms and softmaxes')
+    parser.add_argument('--gathered', action='store_true', help='cosines and sines are rows of stored tables, for the ropes written in small operators')
     parser.add_argument('--attention', default='chain', choices=['chain', 'op', 'mha', 'gqa', 'scatter', 'fused'])
     parser.add_argument('--cap', type=float, default=0.0)
     parser.add_argument('--scale', type=float, default=1.0, help='factor of what scores are scaled by')

@@ -37,8 +37,8 @@ int64_t sharedBytes(const AttentionParams &p, int64_t columns, int64_t rows) {
 }
 Tile tileOf(const AttentionParams &p) {
   // Single rows want many blocks on a multiprocessor, prompts want every load of K and V to serve many queries.
-  // Three tiles of as many rows as queries, with wide heads, spill on sm_120a.
-  int64_t group = p.qHeads / p.kvHeads, most = p.form == AttentionParams::split ? 2 : group == 1 && p.headDim > 64 ? 2 : 4;
+  // With heads of 128 three tiles spill on sm_90a and sm_120a.
+  int64_t group = p.qHeads / p.kvHeads, most = p.form == AttentionParams::split ? 2 : p.headDim > 64 ? 2 : 4;
   for (int64_t n = most; n > 0; --n)
     for (int64_t heads = std::min(group, 8 * n); heads > 0; --heads) {
       int64_t rows = 8 * n / heads, columns = (rows * heads + 7) / 8;

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "FakeCuda.h"
 #include "lathe/artifact/Step.h"
+#include "runtime/device/cuda/CudaApi.h"
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -14,6 +15,7 @@
 #include <vector>
 
 using namespace lathe;
+using namespace lathe::runtime::cuda; // its types: a call through another function type is undefined
 
 namespace {
 
@@ -63,12 +65,12 @@ int cuDeviceGetCount(int *n) { return *n = 1, success; }
 int cuDeviceGet(int *d, int) { return *d = 0, success; }
 int cuDeviceGetName(char *name, int n, int) { return std::snprintf(name, size_t(n), "fake"), success; }
 int cuDeviceGetAttribute(int *v, int attribute, int) { return *v = attribute == 75 ? 9 : 0, success; }
-int cuDevicePrimaryCtxRetain(void **c, int) { return *c = &state, success; }
+int cuDevicePrimaryCtxRetain(CuContext *c, int) { return *c = reinterpret_cast<CuContext>(&state), success; }
 int cuDevicePrimaryCtxRelease_v2(int) { return success; }
-int cuCtxSetCurrent(void *) { return success; }
-int cuStreamCreate(void **s, unsigned) { return *s = &capturing, success; }
-int cuStreamDestroy_v2(void *) { return success; }
-int cuStreamSynchronize(void *) { return capturing ? captureUnsupported : success; }
+int cuCtxSetCurrent(CuContext) { return success; }
+int cuStreamCreate(CuStream *s, unsigned) { return *s = reinterpret_cast<CuStream>(&capturing), success; }
+int cuStreamDestroy_v2(CuStream) { return success; }
+int cuStreamSynchronize(CuStream) { return capturing ? captureUnsupported : success; }
 int cuMemAlloc_v2(uint64_t *address, size_t bytes) {
   if (capturing) return captureUnsupported;
   void *p = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
@@ -86,31 +88,31 @@ int cuMemFree_v2(uint64_t address) {
   --state.memory;
   return success;
 }
-int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *) { return copy(to, reinterpret_cast<uint64_t>(from), bytes); }
-int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *) { return copy(reinterpret_cast<uint64_t>(to), from, bytes); }
-int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void *) { return copy(to, from, bytes); }
-int cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, void *) {
+int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, CuStream) { return copy(to, reinterpret_cast<uint64_t>(from), bytes); }
+int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, CuStream) { return copy(reinterpret_cast<uint64_t>(to), from, bytes); }
+int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, CuStream) { return copy(to, from, bytes); }
+int cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, CuStream) {
   if (capturing) return captureUnsupported;
   return std::memset(reinterpret_cast<void *>(to), value, bytes), success;
 }
 /// |image|: the path of the code, as text.
-int cuModuleLoadDataEx(void **module, const void *image, unsigned, int *, void **) {
-  *module = dlopen(static_cast<const char *>(image), RTLD_NOW | RTLD_LOCAL);
+int cuModuleLoadDataEx(CuModule *module, const void *image, unsigned, int *, void **) {
+  *module = static_cast<CuModule>(dlopen(static_cast<const char *>(image), RTLD_NOW | RTLD_LOCAL));
   return *module ? success : invalidValue;
 }
-int cuModuleUnload(void *module) { return dlclose(module) ? invalidValue : success; }
-int cuModuleGetFunction(void **function, void *module, const char *name) {
+int cuModuleUnload(CuModule module) { return dlclose(module) ? invalidValue : success; }
+int cuModuleGetFunction(CuFunction *function, CuModule module, const char *name) {
   auto code = reinterpret_cast<LatheKernelFn>(dlsym(module, name));
   if (!code) return invalidValue;
   static std::map<std::string, Function> all;
   all[name] = {name, code};
-  *function = &all[name];
+  *function = reinterpret_cast<CuFunction>(&all[name]);
   return success;
 }
-int cuFuncSetAttribute(void *, int, int) { return success; }
-int cuLaunchKernel(void *function, unsigned blocks, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **params, void **) {
+int cuFuncSetAttribute(CuFunction, int, int) { return success; }
+int cuLaunchKernel(CuFunction function, unsigned blocks, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CuStream, void **params, void **) {
   if (state.started++ == state.failStart) return invalidValue;
-  Start s{static_cast<Function *>(function), blocks, {}};
+  Start s{reinterpret_cast<Function *>(function), blocks, {}};
   for (unsigned i = 0; i < state.arguments.at(s.function->name); ++i) s.args.push_back(*static_cast<uint64_t *>(params[i]));
   if (capturing)
     captured.starts.push_back(std::move(s));
@@ -118,40 +120,40 @@ int cuLaunchKernel(void *function, unsigned blocks, unsigned, unsigned, unsigned
     execute(s);
   return success;
 }
-int cuStreamBeginCapture_v2(void *, int) {
+int cuStreamBeginCapture_v2(CuStream, int) {
   if (capturing) return invalidValue;
   capturing = true;
   captured = {};
   ++state.captures;
   return success;
 }
-int cuStreamEndCapture(void *, void **graph) {
+int cuStreamEndCapture(CuStream, CuGraph *graph) {
   if (!capturing) return invalidValue;
   capturing = false;
   ++state.graphs;
-  *graph = new Graph(captured);
+  *graph = reinterpret_cast<CuGraph>(new Graph(captured));
   return success;
 }
-int cuGraphInstantiateWithFlags(void **executable, void *graph, unsigned long long) {
+int cuGraphInstantiateWithFlags(CuGraphExec *executable, CuGraph graph, unsigned long long) {
   if (state.failInstantiate) return invalidValue;
   ++state.executables;
-  *executable = new Graph(*static_cast<Graph *>(graph));
+  *executable = reinterpret_cast<CuGraphExec>(new Graph(*reinterpret_cast<Graph *>(graph)));
   return success;
 }
-int cuGraphDestroy(void *graph) {
+int cuGraphDestroy(CuGraph graph) {
   --state.graphs;
-  delete static_cast<Graph *>(graph);
+  delete reinterpret_cast<Graph *>(graph);
   return success;
 }
-int cuGraphExecDestroy(void *executable) {
+int cuGraphExecDestroy(CuGraphExec executable) {
   --state.executables;
-  delete static_cast<Graph *>(executable);
+  delete reinterpret_cast<Graph *>(executable);
   return success;
 }
-int cuGraphLaunch(void *executable, void *) {
+int cuGraphLaunch(CuGraphExec executable, CuStream) {
   if (capturing) return captureUnsupported;
   ++state.graphLaunches;
-  for (const Start &s : static_cast<Graph *>(executable)->starts) execute(s);
+  for (const Start &s : reinterpret_cast<Graph *>(executable)->starts) execute(s);
   return success;
 }
 

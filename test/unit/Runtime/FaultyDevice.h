@@ -2,8 +2,8 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #pragma once
+#include "ForwardingExecutable.h"
 #include "ToyArtifact.h"
-#include "runtime/device/Device.h"
 #include <condition_variable>
 #include <limits>
 #include <map>
@@ -53,10 +53,10 @@ private:
     changed.wait(lock, [&] { return !holding; });
     held = false;
   }
-  class Faulty : public runtime::Executable {
+  class Faulty : public ForwardingExecutable {
   public:
     Faulty(FaultyDevice &device, std::unique_ptr<runtime::Executable> inner)
-        : device(device), inner(std::move(inner)) {}
+        : ForwardingExecutable(std::move(inner)), device(device) {}
     Result<runtime::Ticket> submit(runtime::EntryKind entry, const LatheStep &step) override {
       device.pass();
       if (device.failingDrafts && entry == runtime::EntryKind::draft) return Status(StatusCode::internal, "no draft today");
@@ -72,13 +72,9 @@ private:
     const float *choice(uint32_t row) override {
       return static_cast<int>(row) == device.poisonedRow ? damaged : inner->choice(row);
     }
-    Status setDraftInput(uint32_t row, std::span<const float> values) override { return inner->setDraftInput(row, values); }
     const float *draftLogits(uint32_t row, uint32_t head) override {
       return device.poisonedDrafts ? nans.data() : inner->draftLogits(row, head);
     }
-    const float *feature(uint32_t index, uint32_t row) override { return inner->feature(index, row); }
-    const float *draftOwn(uint32_t row) override { return inner->draftOwn(row); }
-    const float *hidden(uint32_t row) override { return inner->hidden(row); }
     const float *embedding(uint32_t row) override {
       return static_cast<int>(row) == device.poisonedRow ? nans.data() : inner->embedding(row);
     }
@@ -87,25 +83,13 @@ private:
       if (device.saveSeconds > 0) std::this_thread::sleep_for(std::chrono::duration<double>(device.saveSeconds));
       return inner->saveBlock(g, block, out);
     }
-    Status restoreBlock(uint32_t g, uint32_t block, std::span<const uint8_t> bytes) override {
-      return inner->restoreBlock(g, block, bytes);
-    }
-    Status copyBlock(uint32_t g, uint32_t from, uint32_t to) override { return inner->copyBlock(g, from, to); }
-    Status copyEntry(uint32_t g, uint32_t from, uint32_t fromToken, uint32_t to, uint32_t toToken) override {
-      return inner->copyEntry(g, from, fromToken, to, toToken);
-    }
     Status fillBlock(uint32_t g, uint32_t block, uint8_t value) override {
       ++device.filled[{g, block}];
       return inner->fillBlock(g, block, value);
     }
-    void setProfiling(bool on) override { inner->setProfiling(on); }
-    std::vector<runtime::LaunchProfile> profile() const override { return inner->profile(); }
-    unsigned threads() const override { return inner->threads(); }
-    uint64_t memoryBytes() const override { return inner->memoryBytes(); }
 
   private:
     FaultyDevice &device;
-    std::unique_ptr<runtime::Executable> inner;
     const float damaged[2] = {0, std::numeric_limits<float>::quiet_NaN()};
     std::vector<float> nans = std::vector<float>(toyVocabulary, std::numeric_limits<float>::quiet_NaN());
   };

@@ -5,6 +5,7 @@
 // request at the place before the draft's token. What the heads then say is right or wrong; the answers are those that requests get alone.
 //===----------------------------------------------------------------------===//
 #include "EngineTesting.h"
+#include "ForwardingExecutable.h"
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -30,9 +31,9 @@ public:
   bool failing = false;
 
 private:
-  class Watched : public Executable {
+  class Watched : public ForwardingExecutable {
   public:
-    Watched(WatchingDevice &device, std::unique_ptr<Executable> inner) : device(device), inner(std::move(inner)) {}
+    Watched(WatchingDevice &device, std::unique_ptr<Executable> inner) : ForwardingExecutable(std::move(inner)), device(device) {}
     Result<Ticket> submit(EntryKind entry, const LatheStep &step) override {
       for (uint32_t r = 0; entry == EntryKind::draft && r < step.rows; ++r) {
         auto found = device.allowed.find({step.token[r], step.position[r]});
@@ -45,32 +46,13 @@ private:
       if (device.failing) return Status(StatusCode::internal, "the device is on fire");
       return inner->wait(ticket);
     }
-    const float *logits(uint32_t row) override { return inner->logits(row); }
-    const float *choice(uint32_t row) override { return inner->choice(row); }
-    const float *draftLogits(uint32_t row, uint32_t head) override { return inner->draftLogits(row, head); }
     Status setDraftInput(uint32_t row, std::span<const float> values) override {
       rows[row].assign(values.begin(), values.end());
       return inner->setDraftInput(row, values);
     }
-    const float *feature(uint32_t index, uint32_t row) override { return inner->feature(index, row); }
-    const float *draftOwn(uint32_t row) override { return inner->draftOwn(row); }
-    const float *hidden(uint32_t row) override { return inner->hidden(row); }
-    const float *embedding(uint32_t row) override { return inner->embedding(row); }
-    Status saveBlock(uint32_t g, uint32_t block, std::span<uint8_t> out) override { return inner->saveBlock(g, block, out); }
-    Status restoreBlock(uint32_t g, uint32_t block, std::span<const uint8_t> bytes) override { return inner->restoreBlock(g, block, bytes); }
-    Status copyBlock(uint32_t g, uint32_t from, uint32_t to) override { return inner->copyBlock(g, from, to); }
-    Status copyEntry(uint32_t g, uint32_t from, uint32_t fromToken, uint32_t to, uint32_t toToken) override {
-      return inner->copyEntry(g, from, fromToken, to, toToken);
-    }
-    Status fillBlock(uint32_t g, uint32_t block, uint8_t value) override { return inner->fillBlock(g, block, value); }
-    void setProfiling(bool on) override { inner->setProfiling(on); }
-    std::vector<LaunchProfile> profile() const override { return inner->profile(); }
-    unsigned threads() const override { return inner->threads(); }
-    uint64_t memoryBytes() const override { return inner->memoryBytes(); }
 
   private:
     WatchingDevice &device;
-    std::unique_ptr<Executable> inner;
     std::map<uint32_t, std::vector<float>> rows;
   };
   Device &real;

@@ -6,6 +6,7 @@
 // parent in a tree, and in a chain one of the run before. The answers are those that requests get alone.
 //===----------------------------------------------------------------------===//
 #include "EngineTesting.h"
+#include "ForwardingExecutable.h"
 #include <algorithm>
 #include <map>
 #include <set>
@@ -29,9 +30,9 @@ public:
   uint64_t ofStep = 0, ofOwn = 0, inTrees = 0, wrong = 0;
 
 private:
-  class Watched : public Executable {
+  class Watched : public ForwardingExecutable {
   public:
-    Watched(WatchingDevice &device, std::unique_ptr<Executable> inner) : device(device), inner(std::move(inner)) {}
+    Watched(WatchingDevice &device, std::unique_ptr<Executable> inner) : ForwardingExecutable(std::move(inner)), device(device) {}
     Result<Ticket> submit(EntryKind entry, const LatheStep &step) override {
       if (entry == EntryKind::draft) watch(step);
       return inner->submit(entry, step);
@@ -58,31 +59,13 @@ private:
       }
       left = std::move(made);
     }
-    Status wait(Ticket ticket) override { return inner->wait(ticket); }
-    const float *logits(uint32_t row) override { return inner->logits(row); }
-    const float *choice(uint32_t row) override { return inner->choice(row); }
-    const float *draftLogits(uint32_t row, uint32_t head) override { return inner->draftLogits(row, head); }
     Status setDraftInput(uint32_t row, std::span<const float> values) override {
       rows[row].assign(values.begin(), values.end());
       return inner->setDraftInput(row, values);
     }
-    const float *hidden(uint32_t row) override { return inner->hidden(row); }
-    const float *feature(uint32_t index, uint32_t row) override { return inner->feature(index, row); }
-    const float *draftOwn(uint32_t row) override { return inner->draftOwn(row); }
-    const float *embedding(uint32_t row) override { return inner->embedding(row); }
-    Status saveBlock(uint32_t g, uint32_t block, std::span<uint8_t> out) override { return inner->saveBlock(g, block, out); }
-    Status restoreBlock(uint32_t g, uint32_t block, std::span<const uint8_t> bytes) override { return inner->restoreBlock(g, block, bytes); }
-    Status copyBlock(uint32_t g, uint32_t from, uint32_t to) override { return inner->copyBlock(g, from, to); }
-    Status copyEntry(uint32_t g, uint32_t from, uint32_t fromToken, uint32_t to, uint32_t toToken) override { return inner->copyEntry(g, from, fromToken, to, toToken); }
-    Status fillBlock(uint32_t g, uint32_t block, uint8_t value) override { return inner->fillBlock(g, block, value); }
-    void setProfiling(bool on) override { inner->setProfiling(on); }
-    std::vector<LaunchProfile> profile() const override { return inner->profile(); }
-    unsigned threads() const override { return inner->threads(); }
-    uint64_t memoryBytes() const override { return inner->memoryBytes(); }
 
   private:
     WatchingDevice &device;
-    std::unique_ptr<Executable> inner;
     std::map<uint32_t, std::vector<float>> rows;
     std::set<std::vector<float>> left; ///< own rows of the run before
   };

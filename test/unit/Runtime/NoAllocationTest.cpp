@@ -1,41 +1,11 @@
 //===- NoAllocationTest.cpp - a step makes no heap allocation ------------===//
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
+#include "../CountAllocations.h"
 #include "ToyArtifact.h"
 #include "runtime/engine/Engine.h"
 #include "runtime/engine/EngineCore.h"
-#include <algorithm>
-#include <atomic>
 #include <cstdio>
-#include <cstdlib>
-#include <new>
-
-static std::atomic<bool> counting{false};
-static std::atomic<int> allocations{0};
-
-void *operator new(size_t bytes) {
-  if (counting) ++allocations;
-  void *memory = std::malloc(bytes ? bytes : 1);
-  if (!memory) std::abort();
-  return memory;
-}
-void *operator new[](size_t bytes) { return operator new(bytes); }
-void *operator new(size_t bytes, std::align_val_t align) {
-  if (counting) ++allocations;
-  auto unit = static_cast<size_t>(align);
-  void *memory = std::aligned_alloc(unit, (std::max<size_t>(bytes, 1) + unit - 1) / unit * unit);
-  if (!memory) std::abort();
-  return memory;
-}
-void *operator new[](size_t bytes, std::align_val_t align) { return operator new(bytes, align); }
-void operator delete(void *memory) noexcept { std::free(memory); }
-void operator delete[](void *memory) noexcept { std::free(memory); }
-void operator delete(void *memory, size_t) noexcept { std::free(memory); }
-void operator delete[](void *memory, size_t) noexcept { std::free(memory); }
-void operator delete(void *memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void *memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void *memory, size_t, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void *memory, size_t, std::align_val_t) noexcept { std::free(memory); }
 
 using namespace lathe;
 using namespace lathe::runtime;

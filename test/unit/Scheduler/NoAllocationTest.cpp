@@ -1,38 +1,9 @@
 //===- NoAllocationTest.cpp - a steady step takes nothing of the heap -----===//
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
+#include "../CountAllocations.h"
 #include "runtime/scheduler/Scheduler.h"
-#include <algorithm>
 #include <cstdio>
-#include <cstdlib>
-#include <new>
-
-static bool counting = false;
-static int allocations = 0;
-
-void *operator new(size_t bytes) {
-  if (counting) ++allocations;
-  void *memory = std::malloc(bytes ? bytes : 1);
-  if (!memory) std::abort();
-  return memory;
-}
-void *operator new[](size_t bytes) { return operator new(bytes); }
-void *operator new(size_t bytes, std::align_val_t align) {
-  if (counting) ++allocations;
-  auto unit = static_cast<size_t>(align);
-  void *memory = std::aligned_alloc(unit, (std::max<size_t>(bytes, 1) + unit - 1) / unit * unit);
-  if (!memory) std::abort();
-  return memory;
-}
-void *operator new[](size_t bytes, std::align_val_t align) { return operator new(bytes, align); }
-void operator delete(void *memory) noexcept { std::free(memory); }
-void operator delete[](void *memory) noexcept { std::free(memory); }
-void operator delete(void *memory, size_t) noexcept { std::free(memory); }
-void operator delete[](void *memory, size_t) noexcept { std::free(memory); }
-void operator delete(void *memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void *memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void *memory, size_t, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void *memory, size_t, std::align_val_t) noexcept { std::free(memory); }
 
 using namespace lathe;
 using namespace lathe::runtime;
@@ -90,7 +61,7 @@ int main() {
     counting = false;
     SchedulerStats stats = (*scheduler)->stats();
     std::printf("%s: %llu rows, %u running, %u waiting, %d allocations\n", toString(policy), (unsigned long long)rows,
-                stats.running, stats.waiting, allocations);
+                stats.running, stats.waiting, allocations.load());
     failures += allocations != 0 || stats.running < 7 || stats.waiting < 20;
   }
   return failures ? 1 : 0;

@@ -2,6 +2,7 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #include "Common/Largest.h"
+#include "Common/KernelTools.h"
 #include <limits>
 
 namespace lathe::codegen {
@@ -29,6 +30,11 @@ Largest Largest::ofLanes(Emitter &e) const {
   for (int64_t n = 8; n > 0; n /= 2)
     best = Largest{e.slice(best.value, 0, n), e.slice(best.index, 0, n)}.merged(e, {e.slice(best.value, n, n), e.slice(best.index, n, n)});
   return {e.lane(best.value, 0), e.lane(best.index, 0)};
+}
+
+LogicalResult checkArgmax(ModuleOp module, StringRef symbol, const ArgmaxParams &p) {
+  if (p.width >= 1 && p.width <= int64_t(1) << 24 && p.inStride >= (p.pairs ? 2 : 1) * p.width && p.outStride >= 16) return success();
+  return refuse(module, symbol, "expected a width of 1 to 16777216 in rows of " + Twine(p.inStride) + " and results of at least 16, found " + Twine(p.width) + " and " + Twine(p.outStride));
 }
 
 } // namespace lathe::codegen

@@ -23,4 +23,7 @@ struct Largest {
   Largest ofLanes(Emitter &e) const;
 };
 
+/// Refuses, at |symbol|, what no emitter of an argmax takes: an empty row, one wider than float32 counts, strides below what a row and its pair need.
+LogicalResult checkArgmax(ModuleOp module, StringRef symbol, const ArgmaxParams &p);
+
 } // namespace lathe::codegen

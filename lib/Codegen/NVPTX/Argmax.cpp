@@ -19,8 +19,7 @@ LaunchShape launchShape(const ArgmaxParams &p) {
 }
 
 LogicalResult emitArgmax(ModuleOp module, StringRef symbol, const ArgmaxParams &p, const Chip &chip) {
-  if (p.width < 1 || p.width > int64_t(1) << 24 || p.inStride < (p.pairs ? 2 : 1) * p.width || p.outStride < 16)
-    return refuse(module, symbol, "expected a width of 1 to 16777216 in rows of " + Twine(p.inStride) + " and results of at least 16, found " + Twine(p.width) + " and " + Twine(p.outStride));
+  if (failed(checkArgmax(module, symbol, p))) return failure();
   GpuEmitter e(module, symbol, chip, argmaxThreads, {Use::in, Use::inout});
   Value x = e.at(e.arg(0), e.block, p.inStride * 4), out = e.at(e.arg(1), e.block, p.outStride * 4);
   Largest best = Largest::none(e, e.cf(0));

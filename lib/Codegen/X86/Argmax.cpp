@@ -7,8 +7,7 @@
 namespace lathe::codegen {
 
 LogicalResult emitArgmax(ModuleOp module, StringRef symbol, const ArgmaxParams &p, X86Target target) {
-  if (p.width < 1 || p.width > int64_t(1) << 24 || p.inStride < (p.pairs ? 2 : 1) * p.width || p.outStride < 16)
-    return refuse(module, symbol, "expected a width of 1 to 16777216 in rows of " + Twine(p.inStride) + " and results of at least 16, found " + Twine(p.width) + " and " + Twine(p.outStride));
+  if (failed(checkArgmax(module, symbol, p))) return failure();
   Emitter e(module, symbol, target);
   Value lanes = e.i2f(e.iota(16));
   e.items([&](Value item) {

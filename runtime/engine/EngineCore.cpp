@@ -134,6 +134,7 @@ Status EngineCore::open(std::shared_ptr<LoadedArtifact> loaded, std::shared_ptr<
   s.savedKvBytes = o.savedKvBytes;
   s.itlTarget = o.itlTarget;
   s.learnCost = o.measureSteps;
+  s.freeDrafts = freeDrafts = o.freeDrafts;
   measureCost = o.measureSteps;
   if (measureCost) LATHE_RETURN_IF_ERROR(measureSteps(s.cost, EntryKind::step));
   if (measureCost && o.savedKvBytes) {

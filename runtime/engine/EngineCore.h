@@ -260,10 +260,12 @@ private:
     return {laws.get() + (choice.firstLaw + place) * vocabulary, vocabulary};
   }
   StepCostModel draftCost;              ///< of its runs, by rows, sampling included
+  bool freeDrafts = false;
   bool measureCost = true;
   double meanHistory = 0; ///< tokens that a candidate has
   double stepSeconds(uint32_t rows) const;
   double draftSeconds(uint32_t rows) const;
+  bool draftsCost() const { return !(draftAlways || freeDrafts); }
   std::vector<Candidate> candidates; ///< the first candidateCount
   uint32_t candidateCount = 0;
   std::vector<uint32_t> alive; ///< candidates whose draft goes on

@@ -43,7 +43,7 @@ void EngineCore::propose() {
   lawsTaken = 0;
   // While prompts are computed, or are about to be, the rows are theirs.
   bool asksProgram = drafts && !onDraft;
-  if (asksProgram && !draftAlways) {
+  if (asksProgram && draftsCost()) {
     SchedulerStats now = scheduler->stats();
     asksProgram = now.running == scheduler->decodingChoices() && (now.waiting + now.preempted == 0 || now.running == limit.maxSequences);
   }
@@ -80,12 +80,13 @@ void EngineCore::offer(const Active &a, uint32_t choice, const Draft &draft) {
     scheduler->propose(a.id, choice, std::span(draft.tokens).first(draft.count), std::span(draft.chance).first(draft.count), draft.parents());
 }
 
-/// Of rows that decode behind as much history as the candidates have on average.
+/// Of rows that decode behind as much history as the candidates have on average. Where drafts are free a step takes one unit of time, and they none.
 double EngineCore::stepSeconds(uint32_t rows) const {
+  if (freeDrafts) return 1;
   const StepCostModel &cost = scheduler->cost();
   return cost.seconds(cost.work(rows, rows * meanHistory));
 }
-double EngineCore::draftSeconds(uint32_t rows) const { return draftCost.seconds(draftCost.work(rows, rows * meanHistory)); }
+double EngineCore::draftSeconds(uint32_t rows) const { return freeDrafts ? 0 : draftCost.seconds(draftCost.work(rows, rows * meanHistory)); }
 
 /// Orders the candidates by what is expected of them and returns how many the program drafts for: those, with the length, that make the
 /// most tokens a second of the runs and the step. What was looked up for one is an advantage of not asking for it.
@@ -109,7 +110,7 @@ uint32_t EngineCore::chooseCandidates() {
   auto most = std::min({candidateCount, drafts->maxSequences(), artifact->program().maxOutRows});
   if (draftAlways) return most;
   uint32_t decoding = std::max(1u, scheduler->decodingChoices()), best = 0, heads = drafts->heads();
-  double gain[maxDraftTokens] = {}, bestRate = leastGain * decoding / stepSeconds(decoding);
+  double gain[maxDraftTokens] = {}, bestRate = (freeDrafts ? 1 : leastGain) * decoding / stepSeconds(decoding);
   for (uint32_t n = 1; n <= most; ++n)
     for (uint32_t k = 1; k <= std::min(maxDraftTokens, drafts->most()); ++k) {
       const Candidate &c = candidates[n - 1];
@@ -137,7 +138,7 @@ void EngineCore::draftByProgram() {
   if (!chosen) return;
   uint32_t decoding = std::max(1u, scheduler->decodingChoices()), rowsLeft = artifact->program().maxRows;
   // Catching up may hold the others up for the time of a step.
-  if (!draftAlways) rowsLeft = std::min(rowsLeft, std::max(leastCatchUp + chosen, draftCost.rowsWithin(stepSeconds(decoding), rowsLeft)));
+  if (draftsCost()) rowsLeft = std::min(rowsLeft, std::max(leastCatchUp + chosen, draftCost.rowsWithin(stepSeconds(decoding), rowsLeft)));
   Status status;
   draftPieces.clear();
   alive.clear();
@@ -230,7 +231,7 @@ void EngineCore::draftByProgram() {
     });
     double seconds = clock() - before;
     if (measureCost) draftCost.observe(work, seconds);
-    spent += seconds;
+    if (!freeDrafts) spent += seconds;
     double now = (decoding + gain) / (stepSeconds(decoding + made) + spent);
     double then = (decoding + gain + next) / (stepSeconds(decoding + made + static_cast<uint32_t>(alive.size())) + spent + draftSeconds(std::max(1u, more)));
     if (!draftAlways && !(then > now)) break;

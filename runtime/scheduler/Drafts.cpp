@@ -71,6 +71,7 @@ uint32_t SchedulerImpl::decodingChoices() const {
 bool SchedulerImpl::draftsMayPay() const {
   uint32_t decoding = decodingChoices();
   if (!decoding || decoding >= options.stepTokens) return false;
+  if (options.freeDrafts) return true;
   double work = 0;
   for (uint32_t index : active)
     if (rows[index].known - rows[index].computed == 1) work += options.cost.work(1, rows[index].known);
@@ -101,7 +102,7 @@ bool SchedulerImpl::addDrafts(uint32_t index, uint32_t count) {
 }
 
 /// Tokens per second: of all rows of the step, those that run anyway count one each and a draft its chance. The drafts
-/// are taken in the order of their chances, as many as make the most of a second.
+/// are taken in the order of their chances, as many as make the most of a second; where they are free, all.
 void SchedulerImpl::planDrafts() {
   draftRows.clear();
   uint32_t most = budget;
@@ -129,8 +130,8 @@ void SchedulerImpl::planDrafts() {
   for (const StepPiece &piece : current.pieces)
     work += workOf(piece);
   double best = leastGain * base / options.cost.seconds(work);
-  size_t taken = 0, count = std::min<size_t>(draftRows.size(), most);
-  for (size_t i = 0; i < count; ++i) {
+  size_t count = std::min<size_t>(draftRows.size(), most), taken = options.freeDrafts ? count : 0;
+  for (size_t i = taken; i < count; ++i) {
     gain += static_cast<double>(draftRows[i].chance);
     work += options.cost.work(1, rows[draftRows[i].row].known + draftRows[i].depth);
     double rate = (base + gain) / options.cost.seconds(work);

@@ -77,8 +77,8 @@ public:
 
   Result<ReplayResult> run() {
     std::string_view line;
-    if (!next(line) || line != "lathe-trace 3")
-      return makeError(StatusCode::dataLoss, "expected a trace that begins with 'lathe-trace 3', found '%s'",
+    if (!next(line) || line != "lathe-trace 4")
+      return makeError(StatusCode::dataLoss, "expected a trace that begins with 'lathe-trace 4', found '%s'",
                        std::string(line.substr(0, 40)).c_str());
     while (next(line)) {
       if (line.empty() || line[0] < 'A' || line[0] > 'Z') {
@@ -131,7 +131,7 @@ private:
       o.preemption = static_cast<PreemptionMode>(f.below(3));
       o.prefixCache = f.below(2);
       o.savedKvBytes = f.u64(), o.saveBytesPerSecond = f.real(), o.itlTarget = f.real(), o.agingSeconds = f.real();
-      o.maxPassedOver = f.u32(), o.defaultTtft = f.real(), o.learnCost = f.below(2), o.model = f.bytes();
+      o.maxPassedOver = f.u32(), o.defaultTtft = f.real(), o.learnCost = f.below(2), o.freeDrafts = f.below(2), o.model = f.bytes();
       return f.ok() ? Status() : malformed(line);
     }
     if (kind == 'M' && !scheduler) {

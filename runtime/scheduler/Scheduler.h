@@ -35,6 +35,7 @@ struct SchedulerOptions {
   double defaultTtft = 10;    ///< deadline policy: order of requests without a target
   StepCostModel cost;         ///< to start with; learns from every commit
   bool learnCost = true;
+  bool freeDrafts = false; ///< a row of a draft counts as free: all that have room are taken
 };
 
 /// What a request is to the scheduler.
@@ -113,7 +114,8 @@ public:
 
   /// Draft tokens that may be verified in the next step, behind the last token of a running choice, and of each the
   /// chance that it and all that lead to it are right, never rising. Without |parents| they are a chain; with them a tree, each
-  /// the index of an earlier token or -1. The plan takes as many as pay for their rows (docs/speculation.md), if any; without
+  /// the index of an earlier token or -1. The plan takes as many as pay for their rows (docs/speculation.md), if any, or with freeDrafts
+  /// as many as there is room for; without
   /// a plan that takes them they are forgotten. Ignored when draftRoom() is 0; beyond it they are cut.
   virtual void propose(RequestId id, uint32_t choice, std::span<const int32_t> tokens,
                        std::span<const float> chances, std::span<const int8_t> parents = {}) = 0;
@@ -123,7 +125,8 @@ public:
   virtual uint32_t decodingRow(RequestId id, uint32_t choice) const = 0;
   /// Choices that decode next, with or without drafts.
   virtual uint32_t decodingChoices() const = 0;
-  /// Whether any number of drafts would pay in the next step if nearly all of them were right. When not, drafting is a waste.
+  /// Whether any number of drafts would pay in the next step if nearly all of them were right (with freeDrafts: whether there is room for one). When not,
+  /// drafting is a waste.
   virtual bool draftsMayPay() const = 0;
 
   /// Decides one step and reserves all its blocks. A plan with rows must be followed by commit() or rollback(). Without

@@ -6,11 +6,11 @@
 namespace lathe::runtime {
 
 void TraceWriter::header(const Program &program, std::span<const uint32_t> blocks, const SchedulerOptions &o) {
-  buffer += "lathe-trace 3\n";
+  buffer += "lathe-trace 4\n";
   line('O').number(o.maxSequences).number(o.contextTokens).number(o.stepTokens).number(o.maxResults);
   number(o.maxQueued).number(o.maxQueuedTokens).number(static_cast<uint64_t>(o.policy));
   number(static_cast<uint64_t>(o.preemption)).number(o.prefixCache).number(o.savedKvBytes).real(o.saveBytesPerSecond);
-  real(o.itlTarget).real(o.agingSeconds).number(o.maxPassedOver).real(o.defaultTtft).number(o.learnCost).bytes(o.model);
+  real(o.itlTarget).real(o.agingSeconds).number(o.maxPassedOver).real(o.defaultTtft).number(o.learnCost).number(o.freeDrafts).bytes(o.model);
   end();
   line('M');
   for (uint64_t value : o.cost.state())

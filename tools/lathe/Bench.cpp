@@ -141,9 +141,10 @@ Result<int> benchCommand(const Args &args) {
   o.heading("Speculation: plain and speculated answers in turns, which must be the same");
   SpeculationBench s;
   std::optional<double> acceptance;
-  std::string rule = "exact";
+  std::string rule = "exact", draftCost = "measured";
   o.text("--speculate", "M", "auto, draft, medusa, eagle, eagle2, eagle3, ngram, suffix, suffix-tree, or synthetic: drafts of a given quality", s.method);
   o.text("--draft-acceptance", "R", "which drafts count: exact, or rejection and typical, with which answers differ (default: exact)", rule);
+  o.text("--draft-cost", "C", "which drafts are verified: those that pay by the measured cost of their rows (measured), or all that there are and have room (none), to compare drafters (default: measured)", draftCost);
   o.text("--prompt-file", "FILE", "the prompt's text (default: pseudo-random tokens)", s.promptFile);
   o.real("--acceptance", "P", "synthetic: share of the draft tokens that are right (default 0.7)", acceptance, 0, 1);
   o.number("--drafts", "N", "synthetic: tokens of a draft (default 4)", s.drafts, 1, maxDraftTokens);
@@ -155,6 +156,7 @@ Result<int> benchCommand(const Args &args) {
   LATHE_ASSIGN_OR_RETURN(std::string path, onePositional(positional, "an artifact"));
 
   LATHE_ASSIGN_OR_RETURN(s.rule, acceptanceOption(rule));
+  LATHE_ASSIGN_OR_RETURN(s.freeDrafts, draftCostOption(draftCost));
   if (!s.method.empty()) {
     s.acceptance = acceptance.value_or(s.acceptance);
     if (f.fresh < 2)

@@ -18,7 +18,7 @@ struct RunFlags {
   EngineFlags engine;
   SamplingFlags sampling;
   std::optional<std::string> prompt, promptIds;
-  std::string system, speculate = "off", acceptance = "exact";
+  std::string system, speculate = "off", acceptance = "exact", draftCost = "measured";
   std::vector<std::string> stops;
   uint64_t newTokens = UINT32_MAX;
   bool chat = false, ids = false, json = false, limits = false, parseSpecial = false, ignoreEnd = false;
@@ -40,6 +40,7 @@ Options declare(RunFlags &f) {
   o.flag("--parse-special", "control tokens written in the prompt become tokens", f.parseSpecial);
   o.text("--speculate", "M", "who drafts tokens: off, auto, draft (the artifact's draft program), medusa, eagle, eagle2 or eagle3 (one of that kind), ngram, suffix or suffix-tree; changes no token (default: off)", f.speculate);
   o.text("--draft-acceptance", "R", "which drafts count: exact, rejection (other tokens, the same law) or typical (another law too) (default: exact)", f.acceptance);
+  o.text("--draft-cost", "C", "which drafts are verified: those that pay by the measured cost of their rows (measured), or all that there are and have room (none), to compare drafters (default: measured)", f.draftCost);
   o.heading("Sampling");
   f.sampling.declare(o);
   o.heading("Output");
@@ -104,7 +105,8 @@ Result<int> runSpeculated(const RunFlags &f, const Session &session, Speculation
   LATHE_RETURN_IF_ERROR(fill(request, f, session));
   request.speculate = method;
   LATHE_ASSIGN_OR_RETURN(request.acceptance, acceptanceOption(f.acceptance));
-  LATHE_ASSIGN_OR_RETURN(Answering answering, Answering::open(session, f.engine, 1));
+  LATHE_ASSIGN_OR_RETURN(bool freeDrafts, draftCostOption(f.draftCost));
+  LATHE_ASSIGN_OR_RETURN(Answering answering, Answering::open(session, f.engine, 1, freeDrafts));
   Answering::Answer answer;
   {
     InterruptGuard guard;
@@ -191,6 +193,7 @@ Result<int> runCommand(const Args &args) {
   LATHE_ASSIGN_OR_RETURN(std::string path, onePositional(positional, "an artifact"));
   LATHE_ASSIGN_OR_RETURN(Speculation method, speculationOption(f.speculate));
   LATHE_RETURN_IF_ERROR(acceptanceOption(f.acceptance).status());
+  LATHE_RETURN_IF_ERROR(draftCostOption(f.draftCost).status());
   if (method != Speculation::off) {
     if (!f.prompt && !f.promptIds && isatty(0))
       return makeError(StatusCode::invalidArgument, "option '--speculate': expected a prompt; a conversation runs without it");

@@ -23,8 +23,14 @@ Result<Acceptance> acceptanceOption(const std::string &value) {
   return makeError(StatusCode::invalidArgument, "option '--draft-acceptance': %s", rule.status().message().c_str());
 }
 
-Result<Answering> Answering::open(const Session &session, const EngineFlags &flags, uint32_t sequences) {
+Result<bool> draftCostOption(const std::string &value) {
+  if (value == "measured" || value == "none") return value == "none";
+  return makeError(StatusCode::invalidArgument, "option '--draft-cost': expected measured or none, found '%s'", value.c_str());
+}
+
+Result<Answering> Answering::open(const Session &session, const EngineFlags &flags, uint32_t sequences, bool freeDrafts) {
   RequestEngineOptions o;
+  o.freeDrafts = freeDrafts;
   o.threads = static_cast<unsigned>(flags.threads);
   o.pin = flags.pin;
   o.contextTokens = static_cast<uint32_t>(flags.context);
@@ -238,7 +244,7 @@ Result<int> benchSpeculation(const std::string &path, const EngineFlags &flags, 
   }
   uint64_t widest = *std::max_element(o.batches.begin(), o.batches.end());
   LATHE_ASSIGN_OR_RETURN(Session session, Session::open(path, flags, 0));
-  LATHE_ASSIGN_OR_RETURN(Answering answering, Answering::open(session, flags, static_cast<uint32_t>(widest)));
+  LATHE_ASSIGN_OR_RETURN(Answering answering, Answering::open(session, flags, static_cast<uint32_t>(widest), o.freeDrafts));
   for (uint64_t batch : o.batches) {
     Measurement measurement(session, answering, o);
     LATHE_ASSIGN_OR_RETURN(Json row, measurement.run(batch));

@@ -9,12 +9,14 @@ namespace lathe::tool {
 
 /// The value of the option --draft-acceptance. Error: invalidArgument.
 Result<Acceptance> acceptanceOption(const std::string &value);
+/// The value of the option --draft-cost: whether drafts count as free. Error: invalidArgument.
+Result<bool> draftCostOption(const std::string &value);
 
 /// The serving engine driven by hand, for the commands that answer with speculation. One thread at a time.
 class Answering {
 public:
-  /// |sequences| answers at one time. |session| must outlive this.
-  static Result<Answering> open(const Session &session, const EngineFlags &flags, uint32_t sequences);
+  /// |sequences| answers at one time; |freeDrafts| as in RequestEngineOptions. |session| must outlive this.
+  static Result<Answering> open(const Session &session, const EngineFlags &flags, uint32_t sequences, bool freeDrafts);
 
   struct Answer {
     std::string text;
@@ -42,6 +44,7 @@ private:
 struct SpeculationBench {
   std::string method;      ///< auto, draft, medusa, eagle, eagle2, eagle3, ngram, suffix, suffix-tree, or synthetic
   std::string promptFile;  ///< empty: pseudo-random tokens
+  bool freeDrafts = false; ///< as in RequestEngineOptions
   Acceptance rule = Acceptance::exact; ///< with another one answers may differ, and are not compared
   double acceptance = 0.7; ///< of synthetic drafts
   uint64_t drafts = 4;     ///< synthetic: tokens a draft

@@ -258,6 +258,7 @@ public:
     o.prefixCache = !chance(rng, 25);
     o.speculate = chance(rng, 50) ? Speculation::off : chance(rng, 50) ? Speculation::automatic : chance(rng, 50) ? Speculation::ngram : chance(rng, 50) ? Speculation::suffix : Speculation::suffixTree;
     if (program.draftMaxSeq && chance(rng, 70)) o.speculate = Speculation::draft;
+    o.freeDrafts = chance(rng, 30);
     o.itlTarget = chance(rng, 50) ? 0 : 1e-3 * pick(rng, 1, 40);
     o.maxQueued = 1000;
     o.shuffleBlocks = rng() | 1;

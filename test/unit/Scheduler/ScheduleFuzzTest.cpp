@@ -118,6 +118,7 @@ private:
     o.savedKvBytes = random.below(2) ? random.below(400) : 0;
     o.saveBytesPerSecond = random.below(2) ? 1e9 : 1e3;
     o.agingSeconds = 0.5;
+    o.freeDrafts = random.below(4) == 0;
     KVShape shape{o.maxSequences, o.contextTokens, 0, o.stepTokens};
     shape.kvTokens = o.contextTokens + random.below(uint64_t(o.contextTokens) * 3);
     blocks = kvBlocksFor(program, shape);

@@ -439,10 +439,10 @@ TEST(Replay, SameDecisionsAndTheFirstThatDiffers) {
     (void)replayTrace(broken).ok();
   }
   EXPECT_EQ(replayTrace("hello").status().message(),
-            "expected a trace that begins with 'lathe-trace 3', found 'hello'");
-  EXPECT_EQ(replayTrace("lathe-trace 3\nO 1 2 x\n").status().message(),
+            "expected a trace that begins with 'lathe-trace 4', found 'hello'");
+  EXPECT_EQ(replayTrace("lathe-trace 4\nO 1 2 x\n").status().message(),
             "line 2 of the trace cannot be read: 'O 1 2 x'");
-  EXPECT_EQ(replayTrace("lathe-trace 3\nG 0 0 4096 8 4294967295\nP 0\n").status().message(),
+  EXPECT_EQ(replayTrace("lathe-trace 4\nG 0 0 4096 8 4294967295\nP 0\n").status().message(),
             "the trace asks for 4294967295 KV blocks and 64 sequences of 0 tokens");
 }
 

@@ -22,6 +22,7 @@ protected:
     o.stepTokens = stepTokens;
     o.cost = StepCostModel(fixed, perRow);
     o.learnCost = false;
+    o.freeDrafts = freeDrafts;
     uint32_t count[] = {blocks};
     auto made = Scheduler::create(program, count, o);
     ASSERT_TRUE(made.ok()) << made.status().message();
@@ -59,6 +60,7 @@ protected:
 
   Program program;
   std::unique_ptr<Scheduler> scheduler;
+  bool freeDrafts = false;
   double time = 0;
 };
 
@@ -89,6 +91,33 @@ TEST_F(DraftPlanTest, AFullBatchTakesNone) {
     propose(id, {0.95f, 0.9f});
   for (const StepPiece &p : run().pieces)
     EXPECT_EQ(p.drafts, 0u);
+}
+
+TEST_F(DraftPlanTest, FreeDraftsAreTakenWhateverRowsCost) {
+  freeDrafts = true;
+  make(0.1, 1.0, 100, 60, 20); // rows cost what they cost alone
+  for (RequestId id = 1; id <= 8; ++id)
+    start(id);
+  EXPECT_TRUE(scheduler->draftsMayPay());
+  for (RequestId id = 1; id <= 3; ++id)
+    propose(id, {0.9f, 0.001f, 0});
+  StepPlan plan = run();
+  EXPECT_EQ(plan.rows, 8u + 3 * 3);
+  for (const StepPiece &p : plan.pieces)
+    EXPECT_EQ(p.drafts, p.request <= 3 ? 3u : 0u);
+  for (RequestId id = 1; id <= 8; ++id) // the step has 12 rows more
+    propose(id, {0.9f, 0.8f, 0.001f});
+  plan = run();
+  EXPECT_EQ(plan.rows, 20u);
+  for (const StepPiece &p : plan.pieces)
+    EXPECT_EQ(p.drafts, p.request <= 4 ? 2u : 1u); // the likeliest first
+  make(0.1, 1.0, 100, 60, 8); // a step without a row to spare
+  for (RequestId id = 1; id <= 8; ++id)
+    start(id);
+  for (int i = 0; i < 20 && scheduler->decodingChoices() < 8; ++i)
+    run();
+  EXPECT_EQ(scheduler->decodingChoices(), 8u);
+  EXPECT_FALSE(scheduler->draftsMayPay());
 }
 
 TEST_F(DraftPlanTest, TheRowsOfTheBatchCount) {

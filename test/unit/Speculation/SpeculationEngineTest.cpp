@@ -452,6 +452,36 @@ TEST_F(SpeculationTest, AProgramThatIsTheModelItselfIsAlwaysRight) {
   }
 }
 
+TEST_F(SpeculationTest, FreeDraftsAreVerifiedWhateverTheyCost) {
+  ToyOptions toy;
+  toy.draft = true;
+  Request r = sampled(0, 60);
+  for (bool free : {false, true}) {
+    make({.speculate = Speculation::draft, .freeDrafts = free}, nullptr, toy);
+    auto ear = add(r);
+    run();
+    EXPECT_TRUE(sameSamples(ear->choices[0].tokens, aloneSamples(r)));
+    // By the costs of the options a run of the draft takes as long as a step, and is only tried now and then, with two tokens.
+    const SpeculationStats &s = core->stats().speculation;
+    EXPECT_EQ(s.drafted[static_cast<size_t>(DraftSource::program)] > 40, free) << s.draftedAll();
+    EXPECT_EQ(s.draftedAt[5] > 0, free);
+  }
+  // What was looked up, too: of drafts without a chance the plan takes none, unless they are free.
+  for (bool free : {false, true}) {
+    make({.freeDrafts = free});
+    core->onDraft = [this](RequestId id, uint32_t choice, uint32_t seen, uint32_t most, Draft &draft) {
+      for (draft.count = 0; draft.count < most && seen + draft.count < truth[id][choice].size(); ++draft.count)
+        draft.tokens[draft.count] = truth[id][choice][seen + draft.count].token, draft.chance[draft.count] = 0;
+    };
+    auto ear = add(r);
+    run();
+    EXPECT_TRUE(sameSamples(ear->choices[0].tokens, aloneSamples(r)));
+    const SpeculationStats &s = core->stats().speculation;
+    EXPECT_EQ(s.draftedAll() > 40, free);
+    EXPECT_EQ(s.acceptedAll(), s.draftedAll());
+  }
+}
+
 TEST_F(SpeculationTest, AProgramThatFailsCostsItsDraftsAlone) {
   auto real = makeCpuDevice();
   FaultyDevice faulty(*real);

@@ -62,10 +62,12 @@ class Server:
         s.connect((self.host, self.port))
         return s
 
-    def raw(self, data):
-        """Sends bytes; the status and body of what comes back until the end of the connection."""
+    def raw(self, data, sent=None):
+        """Sends bytes, which the event |sent| tells of; the status and body of what comes back until the end of the connection."""
         with self.connect() as s:
             s.sendall(data)
+            if sent:
+                sent.set()
             got = b""
             try:
                 while chunk := s.recv(65536):
@@ -75,10 +77,10 @@ class Server:
         head, _, body = got.partition(b"\r\n\r\n")
         return (int(head.split()[1]) if head else 0), body
 
-    def post(self, path, body, headers=""):
+    def post(self, path, body, headers="", sent=None):
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         head = f"POST {path} HTTP/1.1\r\nHost: {self.host}\r\nConnection: close\r\n{headers}Content-Length: {len(data)}\r\n\r\n"
-        return self.raw(head.encode() + data)
+        return self.raw(head.encode() + data, sent)
 
     def get(self, path):
         return self.raw(f"GET {path} HTTP/1.1\r\nHost: {self.host}\r\nConnection: close\r\n\r\n".encode())
@@ -91,7 +93,7 @@ class Server:
         return sum(values)
 
 
-def wait_for(condition, what, seconds=60):
+def wait_for(condition, what, seconds=300):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"did not happen within {seconds} s: {what}"

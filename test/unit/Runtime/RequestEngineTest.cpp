@@ -145,7 +145,7 @@ TEST(RequestEngine, TheQueueIsBounded) {
   EXPECT_TRUE(engine->waitIdle(10));
 }
 
-// The refusal does not wait for a step: one is being held for as long as the callers ask.
+// The refusal does not wait for a step: one is being held until all have been refused.
 TEST(RequestEngine, ATargetThatCannotBeMetIsRefusedAtOnce) {
   auto cpu = makeCpuDevice();
   FaultyDevice device(*cpu);
@@ -156,16 +156,12 @@ TEST(RequestEngine, ATargetThatCannotBeMetIsRefusedAtOnce) {
   device.waitHeld();
   Request hopeless = greedy(std::vector<int32_t>(100, 1), 3);
   hopeless.ttftTarget = 1e-3; // a row takes half a millisecond until steps have been seen
-  double fastest = 1;
-  for (int i = 0; i < 20; ++i) { // of several, for the machine is shared
-    auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 20; ++i) {
     auto refused = engine->submit(hopeless, std::make_shared<Recorder>());
     EXPECT_GE(engine->retryAfter(), 1);
-    fastest = std::min(fastest, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     EXPECT_EQ(refused.status().code(), StatusCode::resourceExhausted);
     EXPECT_NE(refused.status().message().find("the request's target is 0.001 s"), std::string::npos);
   }
-  EXPECT_LT(fastest, 5e-3);
   EXPECT_EQ(engine->stats().rejectedDeadline, 20u);
   hopeless.ttftTarget = 1000;
   EXPECT_TRUE(engine->submit(hopeless, std::make_shared<Recorder>()).ok());
@@ -179,11 +175,11 @@ TEST(RequestEngine, SlowCopiesAreNotWorthIt) {
   EXPECT_EQ(makeEngine({})->limits().saveBytesPerSecond, 0); // nothing is saved
   auto cpu = makeCpuDevice();
   FaultyDevice device(*cpu);
-  device.saveSeconds = 0.002;
+  device.saveSeconds = 0.01; // many times what these rows take to be computed again
   auto engine = makeEngine({.maxSequences = 8, .kvTokens = 256, .savedKvBytes = 1 << 20, .stepTokens = 32, .prefixCache = false}, &device);
   double fast = makeEngine({.savedKvBytes = 1 << 20})->limits().saveBytesPerSecond;
   EXPECT_GT(engine->limits().saveBytesPerSecond, 0);
-  EXPECT_LT(engine->limits().saveBytesPerSecond, 1e7); // a block there and back is less than 20 KB
+  EXPECT_LT(engine->limits().saveBytesPerSecond, 2e6); // a block there and back is less than 20 KB
   EXPECT_GT(fast, engine->limits().saveBytesPerSecond);
   std::vector<std::shared_ptr<Recorder>> ears;
   for (int i = 0; i < 8; ++i) {

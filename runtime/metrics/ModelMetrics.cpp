@@ -120,6 +120,7 @@ void ModelMetrics::collect(const EngineStats &s, const EngineLimits &limits, dou
   set.counter("admission_rejections", "Requests refused at once, by reason.", with("reason", "deadline"),
               d(s.rejectedDeadline), yes);
   set.counter("steps", "Steps of the engine.", me, d(s.steps), no);
+  set.counter("steps_without_logits", "Steps all of whose rows took their largest logit, so that no logits were written.", me, d(s.choiceSteps), no);
   set.counter("step_rows_computed", "Rows of all steps.", me, d(s.rows), no);
   set.counter("device_busy_seconds", "Time that the device worked.", me, s.busySeconds, no);
   set.counter("scheduler_seconds", "Time spent on scheduling.", me, s.schedulerSeconds, no);

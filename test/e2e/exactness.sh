@@ -8,6 +8,7 @@ WORK=$BUILD/test/e2e/exactness
 TRIALS=${LATHE_FULL:+1000}
 TRIALS=${TRIALS:-12}
 SEED=${LATHE_SEED:-1}
+fail() { echo "error: $*" >&2; exit 1; }
 mkdir -p "$WORK"
 TOKENS=$(python3 -c "print(*[(7 * i * i + 3 * i) % 301 for i in range(70)])")
 
@@ -81,6 +82,26 @@ for pass in llm-fuse-norm llm-fuse-glu llm-fuse-residual llm-fuse-rope-append ll
   compare "without-$pass" 1e-4 --activations f32 --kv f32 --target native --disable $pass -- --head-norms
   [ $pass = llm-fuse-head ] || fewer_bytes fused "without-$pass"
 done
+# What the head's second form saves, and that there must be one.
+for greedy in "" --greedy; do
+  "$BUILD/bin/lathe" bench "$WORK/fused.lathe" -p 0 -n 2 -r 1 -b 3 $greedy --json >"$WORK/bench$greedy.json"
+  "$BUILD/bin/lathe" explain "$WORK/fused.lathe" -r 1 --threads 1 $greedy --json >"$WORK/explain$greedy.json"
+done
+python3 - "$WORK" <<'PY'
+import json, sys
+def total(option):
+    return [row for row in map(json.loads, open(f"{sys.argv[1]}/explain{option}.json")) if row.get("kernel") == "total"][0]
+plain, greedy = total(""), total("--greedy")
+assert greedy["bytes"] < plain["bytes"], (plain, greedy)
+plain, greedy = (json.load(open(f"{sys.argv[1]}/bench{option}.json")) for option in ("", "--greedy"))
+assert (plain["greedy"], greedy["greedy"]) == (False, True) and greedy["decode_tokens_per_second"] > 0, (plain, greedy)
+PY
+for command in bench explain; do
+  if message=$("$BUILD/bin/lathe" $command "$WORK/without-llm-fuse-head.lathe" --greedy 2>&1); then fail "'$command' found a second form"; fi
+  [[ $message == *"option '--greedy': expected an artifact with the entry 'head_choices', which '"*"' lacks; compile it with llm-fuse-head"* ]] || fail "found: $message"
+done
+if message=$("$BUILD/bin/lathe" bench "$WORK/fused.lathe" --greedy --speculate ngram 2>&1); then fail "'bench' took --greedy with --speculate"; fi
+[[ $message == *"option '--greedy': expected without '--speculate', whose steps take the largest logit where that is all they need, found both"* ]] || fail "found: $message"
 # Linears with a bias have no epilogue for an activation, which then is a row program of its own.
 compare fused-bias 1e-4 --activations f32 --kv f32 --target native -- --bias
 compare without-llm-fuse-activate 1e-4 --activations f32 --kv f32 --target native --disable llm-fuse-activate -- --bias

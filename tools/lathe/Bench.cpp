@@ -113,6 +113,7 @@ Result<Json> measure(Session &session, const BenchFlags &f, uint64_t batch, cons
   return Json{{"prompt", f.prompt},
               {"new", f.fresh},
               {"depth", f.depth},
+              {"greedy", f.greedy},
               {"batch", batch},
               {"prompt_tokens_per_second", median(prompt)},
               {"decode_tokens_per_second", decodeRate},
@@ -158,6 +159,8 @@ Result<int> benchCommand(const Args &args) {
   LATHE_ASSIGN_OR_RETURN(s.rule, acceptanceOption(rule));
   LATHE_ASSIGN_OR_RETURN(s.freeDrafts, draftCostOption(draftCost));
   if (!s.method.empty()) {
+    if (f.greedy)
+      return Status(StatusCode::invalidArgument, "option '--greedy': expected without '--speculate', whose steps take the largest logit where that is all they need, found both");
     s.acceptance = acceptance.value_or(s.acceptance);
     if (f.fresh < 2)
       return makeError(StatusCode::invalidArgument, "option '-n': expected at least 2 new tokens to compare answers by, found %llu",

@@ -35,7 +35,9 @@ public:
   const float *logits(uint32_t row) override {
     return fetch(logitsHost, row, program.logitsOffset, program.logitsStride, program.vocabulary, logitsReady);
   }
-  const float *choice(uint32_t row) override { return fetch(choicesHost, row, program.choicesOffset, program.choicesStride, 2, choicesReady); }
+  const float *choice(uint32_t row) override {
+    return fetchAll(choicesHost.data(), row, choiceRows, program.choicesOffset, program.choicesStride, choicesReady);
+  }
   const float *draftLogits(uint32_t row, uint32_t head) override {
     return fetch(draftHost, row, draftLogitsAt(program, head), program.draftLogitsStride, program.draftVocabulary(), draftReady, head * program.maxOutRows);
   }
@@ -47,7 +49,7 @@ public:
     return fetch(hiddenHost, row, program.hiddenOffset, program.hiddenStride, program.hiddenSize, hiddenReady);
   }
   const float *feature(uint32_t index, uint32_t row) override {
-    return fetch(featureHost, row, program.draftFeatures[index], program.hiddenStride, program.hiddenSize, featureReady, index * program.maxRows);
+    return fetchAll(featureHost.data() + uint64_t(index) * program.maxRows * program.hiddenStride, row, stepRows, program.draftFeatures[index], program.hiddenStride, featureReady[index]);
   }
   const float *draftOwn(uint32_t row) override {
     return fetch(ownHost, row, program.draftOwnOffset, program.hiddenStride, program.hiddenSize, ownReady);
@@ -122,6 +124,16 @@ private:
     ready[place + row] = true;
     return to;
   }
+  /// The same where all |rows| rows will be wanted, in one copy: they are as far apart in |host|, which has room for them. |ready|: what this sets.
+  template <typename Flag> const float *fetchAll(float *host, uint32_t row, uint32_t rows, uint64_t offset, uint32_t stride, Flag &&ready) {
+    const float *wanted = host + uint64_t(row) * stride;
+    if (ready) return wanted;
+    const uint64_t count = uint64_t(rows) * stride;
+    Status s = driver->download({reinterpret_cast<uint8_t *>(host), count * 4}, arena + offset);
+    if (!s.ok()) std::fill_n(host, count, std::numeric_limits<float>::quiet_NaN());
+    ready = true;
+    return wanted;
+  }
   Status sendStep(EntryKind kind, const LatheStep &step);
   /// Starts the launches of |bucket| in order; |counted|: the rows that blocks are counted by.
   Status start(const Bucket &bucket, const LatheStep &counted);
@@ -140,7 +152,9 @@ private:
   std::vector<uint8_t> staging;
   std::vector<uint8_t> moved[2]; ///< blocks of copyEntry()
   std::vector<float> logitsHost, choicesHost, draftHost, hiddenHost, embeddingHost, featureHost, ownHost;
-  std::vector<bool> logitsReady, choicesReady, draftReady, hiddenReady, embeddingReady, featureReady, ownReady;
+  std::vector<bool> logitsReady, draftReady, hiddenReady, embeddingReady, featureReady, ownReady; ///< featureReady: [feature], of all rows
+  bool choicesReady = false;
+  uint32_t choiceRows = 0, stepRows = 0; ///< of the last runs of these entries
   std::vector<uint64_t> launchArgs;
   // What sendStep works with; the capacity is there from the start but for |dense|, which has the sequences of the caller.
   std::vector<int32_t> dense, sequenceIds;
@@ -198,12 +212,11 @@ Status GpuExecutable::create(const ExecutableOptions &options) {
   logitsHost.resize(uint64_t(p.maxOutRows) * p.vocabulary);
   hiddenHost.resize(uint64_t(p.maxRows) * p.hiddenSize);
   logitsReady.resize(p.maxOutRows);
-  choicesHost.resize(uint64_t(p.maxOutRows) * 2);
-  choicesReady.resize(p.maxOutRows);
+  choicesHost.resize(uint64_t(p.maxOutRows) * p.choicesStride);
   hiddenReady.resize(p.maxRows);
   const uint64_t draftRows = uint64_t(p.maxOutRows) * p.draftHeads();
   draftHost.resize(draftRows * p.draftVocabulary()), draftReady.resize(draftRows);
-  featureReady.resize(p.draftFeatures.size() * p.maxRows), featureHost.resize(featureReady.size() * p.hiddenSize);
+  featureReady.resize(p.draftFeatures.size()), featureHost.resize(featureReady.size() * p.maxRows * p.hiddenStride);
   if (goesOnFromItself(p.draftMethod)) ownReady.resize(p.maxRows), ownHost.resize(ownReady.size() * p.hiddenSize);
   if (entries[static_cast<int>(EntryKind::embed)]) embeddingHost.resize(uint64_t(p.maxOutRows) * p.hiddenSize), embeddingReady.resize(p.maxOutRows);
   uint32_t most = 0;
@@ -309,7 +322,9 @@ Result<Ticket> GpuExecutable::submit(EntryKind kind, const LatheStep &step) {
     if (keeps) LATHE_RETURN_IF_ERROR(driver->keep(key));
   }
   std::fill(logitsReady.begin(), logitsReady.end(), false);
-  std::fill(choicesReady.begin(), choicesReady.end(), false);
+  choicesReady = false;
+  if (kind == EntryKind::headChoices) choiceRows = rows;
+  if (kind == EntryKind::step) stepRows = rows;
   std::fill(draftReady.begin(), draftReady.end(), false);
   std::fill(embeddingReady.begin(), embeddingReady.end(), false);
   if (runsRows(kind))

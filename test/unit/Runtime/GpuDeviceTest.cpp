@@ -9,6 +9,8 @@
 #include "runtime/device/cuda/CudaApi.h"
 #include "runtime/device/gpu/GpuExecutable.h"
 #include "runtime/engine/Engine.h"
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <dlfcn.h>
 #include <cstdio>
@@ -27,7 +29,8 @@ namespace {
 struct Record {
   std::map<std::string, uint64_t> blocks; ///< by kernel
   int live = 0;                           ///< allocations
-  uint64_t failLaunch = UINT64_MAX, launches = 0;
+  uint64_t failLaunch = UINT64_MAX, launches = 0, downloads = 0;
+  bool failDownload = false;
 };
 
 class HostDriver : public GpuDriver {
@@ -55,7 +58,11 @@ public:
     return to;
   }
   Status upload(uint64_t to, std::span<const uint8_t> bytes) override { return copy(to, reinterpret_cast<uint64_t>(bytes.data()), bytes.size()); }
-  Status download(std::span<uint8_t> to, uint64_t from) override { return copy(reinterpret_cast<uint64_t>(to.data()), from, to.size()); }
+  Status download(std::span<uint8_t> to, uint64_t from) override {
+    ++record.downloads;
+    if (record.failDownload) return Status(StatusCode::internal, "the device stopped");
+    return copy(reinterpret_cast<uint64_t>(to.data()), from, to.size());
+  }
   Status copy(uint64_t to, uint64_t from, uint64_t bytes) override {
     if (bytes) std::memcpy(reinterpret_cast<void *>(to), reinterpret_cast<const void *>(from), bytes);
     return Status();
@@ -199,6 +206,40 @@ TEST(GpuDevice, SendsOnlyTheSequencesOfTheStep) {
   });
   EXPECT_TRUE(status.ok()) << message(status);
   EXPECT_EQ(seen, 15u);
+}
+
+TEST(GpuDevice, TheChoicesOfAStepAreOneDownload) {
+  writeArtifact();
+  Record record;
+  HostDevice device(Variant::sm_90a, record);
+  auto loaded = LoadedArtifact::load(path, {.variant = {}, .gpu = device.gpuCode()});
+  ASSERT_TRUE(loaded.ok()) << message(loaded.status());
+  EngineOptions options;
+  options.maxSequences = 2;
+  auto engine = Engine::create(*loaded, options, &device);
+  ASSERT_TRUE(engine.ok()) << message(engine.status());
+  std::vector<int32_t> tokens{3, 1, 4, 1, 5};
+  auto expected = toyLogits({}, tokens);
+  auto a = (*engine)->open(), b = (*engine)->open();
+  Work work[] = {{*a, tokens, OutputRows::all}, {*b, std::span(tokens).first(3), OutputRows::all}};
+  uint64_t before = record.downloads, seen = 0;
+  Status status = (*engine)->forward(work, nullptr, nullptr, [&](size_t, size_t token, std::span<const float> choice) {
+    ++seen;
+    auto largest = std::max_element(expected[token].begin(), expected[token].end());
+    EXPECT_EQ(choice[0], float(largest - expected[token].begin())) << token;
+    EXPECT_EQ(choice[1], *largest);
+    return Status();
+  });
+  EXPECT_TRUE(status.ok()) << message(status);
+  EXPECT_EQ(seen, 8u);
+  EXPECT_EQ(record.downloads, before + 1);
+  record.failDownload = true; // no row of the step before is shown for one that did not come
+  Work more[] = {{*b, std::span(tokens).last(2), OutputRows::all}};
+  status = (*engine)->forward(more, nullptr, nullptr, [&](size_t, size_t, std::span<const float> choice) {
+    EXPECT_TRUE(std::isnan(choice[0]));
+    return Status();
+  });
+  EXPECT_TRUE(status.ok()) << message(status);
 }
 
 TEST(GpuDevice, CopiesAndFillsBlocks) {

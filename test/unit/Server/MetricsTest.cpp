@@ -84,7 +84,7 @@ TEST(Metrics, EveryValueIsUnderItsName) {
   s.rejectedQueue = 116, s.rejectedDeadline = 117;
   s.endedStop = 118, s.endedLength = 119, s.endedCancelled = 120, s.endedTimeout = 121, s.endedFailed = 122, s.corrupted = 123;
   s.weightBytes = 124, s.busySeconds = 125, s.schedulerSeconds = 126, s.samplerSeconds = 127, s.drafterSeconds = 128;
-  s.broken = true;
+  s.broken = true, s.choiceSteps = 137;
   s.speculation.rounds = 129, s.speculation.programRuns = 130, s.speculation.programRows = 131;
   s.speculation.drafted[0] = 132, s.speculation.accepted[0] = 133;
   s.speculation.draftedAt[1] = 134, s.speculation.acceptedAt[1] = 135;
@@ -122,6 +122,7 @@ TEST(Metrics, EveryValueIsUnderItsName) {
                                     {"admission_rejections_total", ",reason=\"queue_full\"", 116},
                                     {"admission_rejections_total", ",reason=\"deadline\"", 117},
                                     {"steps_total", "", 106},
+                                    {"steps_without_logits_total", "", 137},
                                     {"step_rows_computed_total", "", 107},
                                     {"device_busy_seconds_total", "", 125},
                                     {"scheduler_seconds_total", "", 126},

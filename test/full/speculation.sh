@@ -3,13 +3,13 @@
 # token and log-probability compared with the plain answer (speculation_sweep.py); drafts that are verified whatever they cost; then random schedules with
 # sampling, penalties, forks, aborts, deadlines and preemption (EngineFuzz), where drafts cost nothing either. Heads and
 # layers are random, unless LATHE_HEADS and LATHE_EAGLE are directories that examples/train_*.py wrote.
-#   test/full/speculation.sh [SCHEDULES, default 12]      about 23 minutes on 2 cores
+#   test/full/speculation.sh [SCHEDULES, default 12] [PROMPTS, default 200]      about 23 minutes on 2 cores
 . "$(dirname "$0")/../../scripts/common.sh"
 BUILD=${LATHE_BUILD:-$ROOT/build}
 WORK=$BUILD/test/full/speculation
 MODEL=${LATHE_MODEL_DIR:-$BUILD/demo}/SmolLM2-135M-Instruct.Q4_1.gguf
 LATHE=$BUILD/bin/lathe
-SCHEDULES=${1:-12}
+SCHEDULES=${1:-12} PROMPTS=${2:-200}
 mkdir -p "$WORK"
 [ -n "${LATHE_BUILD:-}" ] || build build lathe lathe-compiler EngineFuzz
 
@@ -33,9 +33,9 @@ drafts eagle "$EAGLE"
 drafts eagle2 "$EAGLE"
 drafts eagle3 "$WORK/eagle3"
 
-say "speculation: 200 prompts of 128 new tokens by every method"
+say "speculation: $PROMPTS prompts of 128 new tokens by every method"
 python3 test/full/speculation_sweep.py "$LATHE" "$WORK" "$WORK/smollm2.lathe=ngram,suffix,suffix-tree,auto" "$WORK/own.lathe=draft" "$WORK/skip.lathe=draft" \
-  "$WORK/medusa.lathe=medusa" "$WORK/eagle.lathe=eagle" "$WORK/eagle2.lathe=eagle2" "$WORK/eagle3.lathe=eagle3" --texts docs/design.md docs/engine.md README.md
+  "$WORK/medusa.lathe=medusa" "$WORK/eagle.lathe=eagle" "$WORK/eagle2.lathe=eagle2" "$WORK/eagle3.lathe=eagle3" --prompts "$PROMPTS" --texts docs/design.md docs/engine.md README.md
 
 say "speculation: drafts whatever they cost, 1 and 16 at a time"
 bench() { # bench ARTIFACT METHOD...

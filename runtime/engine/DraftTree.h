@@ -9,14 +9,14 @@
 
 namespace lathe::runtime {
 
-/// The tree of one sequence that a draft over features grows, layer by layer: each run of the program computes the last known token and all nodes that
-/// were expanded, as rows with parents, so that the nodes expanded last see their ancestors; what those rows leave is what their followers start from. After
-/// construction nothing allocates. One thread at a time.
+/// The tree of one sequence that a draft program grows, layer by layer. Heads make all layers of one run. A draft over features computes in each run the last
+/// known token and all nodes that were expanded, as rows with parents, so that the nodes expanded last see their ancestors; what those rows leave is what
+/// their followers start from. After construction nothing allocates. One thread at a time.
 class DraftTree {
 public:
   static constexpr uint32_t width = 4, depth = 6;           ///< nodes of a layer that are expanded, and their followers; layers
   static constexpr uint32_t mostRows = 1 + width * (depth - 1); ///< of a run
-  /// Bytes of one tree over rows of |hidden| floats.
+  /// Bytes of one tree over rows of |hidden| floats; 0 of heads, which have none.
   static uint64_t bytes(uint32_t hidden) { return uint64_t(mostRows) * hidden * sizeof(float); }
 
   explicit DraftTree(uint32_t hidden) : nodes(depth, width), hidden(hidden), own(size_t(mostRows) * hidden) {

@@ -149,7 +149,9 @@ Status EngineCore::open(std::shared_ptr<LoadedArtifact> loaded, std::shared_ptr<
     candidates.resize(limit.maxSequences);
     for (Candidate &c : candidates) {
       c.sample.top.reserve(usualLogprobs);
-      if (goesOnFromItself(p.draftMethod) && !p.kvPlanes.empty()) c.grown = std::make_unique<DraftTree>(p.hiddenSize);
+      if (p.kvPlanes.empty()) continue;
+      if (goesOnFromItself(p.draftMethod)) c.grown = std::make_unique<DraftTree>(p.hiddenSize);
+      if (p.draftMethod == DraftMethod::medusa) c.grown = std::make_unique<DraftTree>(0); // of one run: no rows go on
     }
     treeNodes.reserve(maxDraftTokens);
     alive.reserve(limit.maxSequences);

@@ -246,7 +246,7 @@ private:
   };
   bool takeDraft(Candidate &candidate);
   void planTrees(Active &active, Speculation asked);
-  void growTree(Candidate &candidate, unsigned thread);
+  void growTree(Candidate &candidate, uint32_t head, unsigned thread);
   std::pair<uint32_t, double> payingNodes(const Draft &draft, uint32_t decoding) const;
   std::vector<TreeNode> treeNodes;
   std::unique_ptr<DraftProgram> drafts; ///< null: the artifact has none

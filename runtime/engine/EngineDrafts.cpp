@@ -151,7 +151,7 @@ void EngineCore::draftByProgram() {
     uint32_t rows = std::min({c.known - computed, rowsLeft, limit.stepTokens - std::min(limit.stepTokens - 1, maxDraftTokens)});
     bool caughtUp = computed + rows == c.known;
     c.added = 0;
-    c.tree = c.request->draftTrees && c.grown && c.room > 1 && c.known + DraftTree::mostRows <= std::min(drafts->positions(), limit.contextTokens);
+    c.tree = c.request->draftTrees && c.grown && c.room > 1 && (!drafts->goesOn() || c.known + DraftTree::mostRows <= std::min(drafts->positions(), limit.contextTokens));
     uint32_t slots = c.tree ? std::max(c.room, DraftTree::mostRows) : c.room;
     if (c.request->request.acceptance == Acceptance::rejection) {
       c.room = std::min(c.room, std::min(lawCapacity, mostLaws) - lawsTaken);
@@ -270,10 +270,10 @@ void EngineCore::sampleDrafts(uint32_t head) {
   auto vocabulary = artifact->program().vocabulary;
   for (uint32_t i : alive)
     if (!candidates[i].tree) candidates[i].logits = drafts->logits(candidates[i].result, head).data();
-  auto run = [this, vocabulary](uint32_t i, unsigned thread) {
+  auto run = [this, vocabulary, head](uint32_t i, unsigned thread) {
     Candidate &c = candidates[i];
     Choice &choice = c.request->choices[c.choice];
-    if (c.tree) return growTree(c, thread);
+    if (c.tree) return growTree(c, head, thread);
     Sampler &sampler = *samplers[thread];
     c.logits = spreadLogits(c.logits, thread);
     c.status = sampler.sample({c.logits, vocabulary}, c.request->draftSampling, choice.history, c.known + c.added, {}, c.choice, c.sample);

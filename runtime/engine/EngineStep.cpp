@@ -398,11 +398,14 @@ void EngineCore::countDrafts(const StepPlan &plan) {
     int32_t at = -1;
     for (uint32_t t = 0; t < accepted && (at = piece.next(at, pieceResults[i].choices[t].token)) >= 0; ++t)
       right |= 1u << at;
+    bool tree = false;
     for (uint32_t d = 0; d < piece.drafts; ++d) {
+      tree |= piece.parentOf(static_cast<int32_t>(d)) != static_cast<int32_t>(d) - 1;
       uint32_t place = piece.depth(static_cast<int32_t>(d)) - 1;
       ++s.draftedAt[place];
       s.acceptedAt[place] += right >> d & 1;
     }
+    s.programTrees += tree && source == static_cast<size_t>(DraftSource::program);
     a->usage.draftedTokens += piece.drafts;
     a->usage.acceptedTokens += accepted;
     // An end in the middle says nothing of the drafts behind it.

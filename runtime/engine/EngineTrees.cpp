@@ -1,7 +1,7 @@
 //===- EngineTrees.cpp - draft trees of a draft program -------------------===//
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //
-// A tree grows by a layer a run (docs/speculation.md, "Trees"). A place's first choice is what the sampler chooses, with the noise of the model's own
+// A tree grows by a layer a run, or by a layer for each head of one run (docs/speculation.md, "Trees"). A place's first choice is what the sampler chooses, with the noise of the model's own
 // choice there; others are the likeliest tokens besides, by the same noise.
 //===----------------------------------------------------------------------===//
 #include "runtime/device/Trees.h"
@@ -17,15 +17,15 @@ static constexpr int32_t likeliest = 2 * DraftTree::width;
 /// Whether drafts of the program for |a| are trees, and what sampling for them needs.
 void EngineCore::planTrees(Active &a, Speculation asked) {
   const Program &p = artifact->program();
-  bool usual = p.draftMethod == DraftMethod::eagle2 || p.draftMethod == DraftMethod::eagle3;
-  bool byName = asked == Speculation::eagle2 || asked == Speculation::eagle3, open = asked == Speculation::draft || asked == Speculation::automatic;
+  bool heads = p.draftMethod == DraftMethod::medusa, usual = heads || p.draftMethod == DraftMethod::eagle2 || p.draftMethod == DraftMethod::eagle3;
+  bool byName = asked == Speculation::medusa || asked == Speculation::eagle2 || asked == Speculation::eagle3, open = asked == Speculation::draft || asked == Speculation::automatic;
   // Rejection sampling asks for drafts drawn one by one, and a program that does not say where its KV entries lie can verify chains only.
-  a.draftTrees = goesOnFromItself(p.draftMethod) && (byName || (open && usual)) && knowsTrees(p) && a.request.acceptance != Acceptance::rejection;
+  a.draftTrees = (heads || goesOnFromItself(p.draftMethod)) && (byName || (open && usual)) && knowsTrees(p) && a.request.acceptance != Acceptance::rejection;
   if (a.draftTrees) a.draftSampling.logprobs = likeliest;
 }
 
-/// What follows each row that the last run computed for the first time. May run on any thread.
-void EngineCore::growTree(Candidate &c, unsigned thread) {
+/// What follows each row that the last run computed for the first time, or of heads what |head| says behind each place of its layer. May run on any thread.
+void EngineCore::growTree(Candidate &c, uint32_t head, unsigned thread) {
   Active &a = *c.request;
   Choice &choice = a.choices[c.choice];
   const Drafter &drafter = *choice.drafter;
@@ -39,10 +39,18 @@ void EngineCore::growTree(Candidate &c, unsigned thread) {
   std::array<Other, likeliest> others;
   std::array<TreeCandidate, DraftTree::width> followers;
   DraftTree::Path path;
-  for (uint32_t r = 0; r < c.results; ++r) {
-    uint32_t depth = c.grown->path(r, path), position = c.known + depth, count = 0, rest = 0;
+  const bool heads = !drafts->overFeatures();
+  uint32_t count = 0;
+  for (uint32_t r = 0; r < c.grown->freshRows(); ++r) {
+    // A head knows nothing of the tokens between: unless they are counted it says the same behind all of them.
+    if (r && heads && !a.keepsHistory) {
+      c.grown->expand(r, {}, std::span(followers).first(count));
+      continue;
+    }
+    uint32_t depth = c.grown->path(r, path), position = c.known + depth, rest = 0;
+    count = 0;
     for (uint32_t i = 0; a.keepsHistory && i < depth; ++i) choice.history.addOutput(path[i]);
-    const float *logits = spreadLogits(drafts->logits(c.result + r).data(), thread);
+    const float *logits = spreadLogits(drafts->logits(heads ? c.result : c.result + r, head).data(), thread);
     Status status = samplers[thread]->sample({logits, vocabulary}, p, choice.history, position, {}, c.choice, c.sample);
     for (uint32_t i = depth; a.keepsHistory && i-- > 0;) choice.history.removeOutput(path[i]);
     // Nothing follows an end, and the model finds it itself.
@@ -67,7 +75,7 @@ void EngineCore::growTree(Candidate &c, unsigned thread) {
         followers[count++] = {others[i].token, std::min(drafter.programRate(other, draftAlways), part), other};
       }
     }
-    c.grown->expand(r, drafts->own(c.result + r), std::span(followers).first(count));
+    c.grown->expand(r, heads ? std::span<const float>() : drafts->own(c.result + r), std::span(followers).first(count));
   }
 }
 

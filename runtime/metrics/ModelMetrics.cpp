@@ -144,6 +144,7 @@ void ModelMetrics::collect(const EngineStats &s, const EngineLimits &limits, dou
   }
   set.counter("draft_program_runs", "Runs of the draft program.", me, d(spec.programRuns), no);
   set.counter("draft_program_rows_computed", "Rows of all runs of the draft program.", me, d(spec.programRows), no);
+  set.counter("draft_program_trees", "Verifications of trees of the draft program, more than chains.", me, d(spec.programTrees), no);
   set.counter("drafter_seconds", "Time spent on drafting.", me, s.drafterSeconds, no);
   set.counter("weight_bytes_read", "Bytes of weights that the steps read.", me, d(s.weightBytes), no);
 

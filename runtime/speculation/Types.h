@@ -44,6 +44,7 @@ struct SpeculationStats {
   std::array<uint64_t, draftSources> drafted{}, accepted{};
   std::array<uint64_t, maxDraftTokens> draftedAt{}, acceptedAt{}; ///< by position in the draft, 0 the first
   uint64_t programRuns = 0, programRows = 0; ///< of the draft program
+  uint64_t programTrees = 0; ///< rounds whose drafts were a tree of the draft program's, more than a chain
   uint64_t draftedAll() const { return std::accumulate(drafted.begin(), drafted.end(), uint64_t(0)); }
   uint64_t acceptedAll() const { return std::accumulate(accepted.begin(), accepted.end(), uint64_t(0)); }
 };

@@ -76,6 +76,33 @@ model "${CHIPS%%,*}" layer --page 16 --speculate eagle3 --speculate-weights "$WO
 "$BUILD/test/e2e/CompareHeads" --device emulator "$WORK/layer.lathe" "$WORK/layer" 1e-2 $TOKENS
 "$BUILD/test/e2e/EngineFuzz" --device emulator --context 64 --prompt 40 --new 16 --requests 8 "${LATHE_SEED:-1}" 3 "$WORK/layer.lathe"
 
+# Drafts of a layer and of heads in trees. With integer products x86 and PTX give the same bits, so the same schedules draft, accept and say the same.
+for method in eagle3 medusa; do
+  model "native,${CHIPS%%,*}" trees --page 16 --activations int8 --speculate $method --speculate-weights "$WORK/$method" -- --layers 3 --max-seq 128
+  for device in cpu emulator; do
+    "$BUILD/test/e2e/EngineFuzz" --device $device --expect trees --context 128 --prompt 40 --new 24 --requests 8 "${LATHE_SEED:-1}" 3 "$WORK/trees.lathe" | tee "$WORK/trees.$device"
+  done
+  cmp "$WORK/trees.cpu" "$WORK/trees.emulator" || { echo "error: a schedule drafts otherwise on the emulator" >&2; exit 1; }
+done
+# A layer that knows what follows: a step of the emulator says several tokens, and the tree's other choices do no harm.
+sizes="--hidden 128 --vocab 257 --heads 4 --kv-heads 2 --head 32 --ffn 256"
+# shellcheck disable=SC2046,SC2086 # lists
+for form in "" --headless; do
+  python3 "$ROOT/test/e2e/tiny_model.py" --layers 2 --max-seq 128 --silent-from 0 $sizes $form >"$WORK/still$form.mlir"
+  "$BUILD/bin/lathe" compile "$WORK/still$form.mlir" --compile-to=configure --quiet >"$WORK/still$form.configured.mlir"
+  "$BUILD/bin/lathe-interp" "$WORK/still$form.configured.mlir" $(seq -f "--tokens %g" 0 256) --raw "$WORK/still$form.f32"
+done
+rm -rf "$WORK/right"
+# shellcheck disable=SC2086
+python3 "$ROOT/test/e2e/tiny_eagle.py" "$WORK/right" $sizes --follow "$WORK/still.f32" "$WORK/still--headless.f32"
+# shellcheck disable=SC2086
+model "${CHIPS%%,*}" right --page 16 --speculate eagle2 --speculate-weights "$WORK/right" -- --max-seq 128 --silent-from 0 $sizes
+said() { "$BUILD/bin/lathe" run "$WORK/right.lathe" --device emulator --ids --prompt-ids 1 -n 60 --temp 0 "$@" 2>"$WORK/right.log"; }
+plain=$(said)
+[ "$(said --speculate eagle2 --draft-cost none)" = "$plain" ] || { echo "error: trees on the emulator change what is said: expected $plain" >&2; exit 1; }
+read -r steps drafts accepted < <(sed -n 's/.* \([0-9]*\) steps | \([0-9]*\) drafts, \([0-9]*\) accepted .*/\1 \2 \3/p' "$WORK/right.log")
+[ "$steps" -lt 20 ] && [ "$accepted" -gt 40 ] && [ "$drafts" -gt "$accepted" ] || { cat "$WORK/right.log" >&2; exit 1; }
+
 GGUF=${LATHE_MODEL_DIR:-$BUILD/demo}/SmolLM2-135M-Instruct.Q4_1.gguf
 if [ -f "$GGUF" ]; then # two layers of thirty
   python3 "$ROOT/test/e2e/shorten_gguf.py" "$GGUF" 2 "$WORK/smollm2.gguf"

@@ -85,7 +85,7 @@ TEST(Metrics, EveryValueIsUnderItsName) {
   s.endedStop = 118, s.endedLength = 119, s.endedCancelled = 120, s.endedTimeout = 121, s.endedFailed = 122, s.corrupted = 123;
   s.weightBytes = 124, s.busySeconds = 125, s.schedulerSeconds = 126, s.samplerSeconds = 127, s.drafterSeconds = 128;
   s.broken = true, s.choiceSteps = 137;
-  s.speculation.rounds = 129, s.speculation.programRuns = 130, s.speculation.programRows = 131;
+  s.speculation.rounds = 129, s.speculation.programRuns = 130, s.speculation.programRows = 131, s.speculation.programTrees = 138;
   s.speculation.drafted[0] = 132, s.speculation.accepted[0] = 133;
   s.speculation.draftedAt[1] = 134, s.speculation.acceptedAt[1] = 135;
   EngineLimits limits;
@@ -133,6 +133,7 @@ TEST(Metrics, EveryValueIsUnderItsName) {
                                     {"spec_decode_num_drafts_total", "", 129},
                                     {"draft_program_runs_total", "", 130},
                                     {"draft_program_rows_computed_total", "", 131},
+                                    {"draft_program_trees_total", "", 138},
                                     {"spec_decode_num_draft_tokens_per_pos_total", ",position=\"1\"", 134},
                                     {"spec_decode_num_accepted_tokens_per_pos_total", ",position=\"1\"", 135},
                                     {"time_to_first_token_seconds_sum", "", 0.5},

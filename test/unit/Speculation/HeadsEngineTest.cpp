@@ -7,9 +7,12 @@
 #include "EngineTesting.h"
 #include "ForwardingExecutable.h"
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <fstream>
 #include <map>
 #include <set>
+#include <sstream>
 
 using namespace lathe;
 using namespace lathe::runtime;
@@ -118,7 +121,7 @@ TEST_F(HeadsTest, TheyAreGivenTheRowsOfTheirSequences) {
   uint64_t preemptions = 0, cached = 0;
   for (PreemptionMode mode : {PreemptionMode::recompute, PreemptionMode::save})
     for (uint32_t contexts : {1u, 3u}) {
-      make({.maxSequences = 6, .kvTokens = 256 * contexts, .savedKvBytes = 1 << 20, .stepTokens = 40, .preemption = mode, .speculate = Speculation::medusa});
+      make({.maxSequences = 6, .kvTokens = 256 * contexts, .savedKvBytes = 1 << 20, .stepTokens = 40, .preemption = mode, .speculate = Speculation::medusa, .freeDrafts = contexts == 3});
       std::vector<Request> requests;
       std::vector<std::shared_ptr<Recorder>> ears;
       for (int i = 0; i < 20; ++i) {
@@ -141,6 +144,7 @@ TEST_F(HeadsTest, TheyAreGivenTheRowsOfTheirSequences) {
       EXPECT_GT(s.drafted[static_cast<size_t>(DraftSource::program)], 200u);
       EXPECT_GT(s.accepted[static_cast<size_t>(DraftSource::program)], 50u);
       EXPECT_EQ(s.draftedAt[3], 0u); // there are three heads
+      if (contexts == 3) EXPECT_GT(s.programTrees, 50u);
       preemptions += stats.preemptedSave + stats.preemptedRecompute;
       cached += stats.prefixHit;
     }
@@ -175,6 +179,70 @@ TEST_F(HeadsTest, RowsBehindLookedUpDraftsAreTheLastRightOnes) {
   EXPECT_TRUE(sameSamples(ear->choices[0].tokens, want));
   EXPECT_EQ(device.wrong, 0u);
   EXPECT_GT(device.right, 10u);
+}
+
+// Each head of the toy says what its own head does behind the row, so a tree is made of the likeliest tokens there, whatever leads to a place.
+TEST_F(HeadsTest, TreesAreOfTheLikeliestOfEachHead) {
+  const std::string trace = testing::TempDir() + "heads-test.trace";
+  make({.speculate = Speculation::medusa, .freeDrafts = true, .tracePath = trace});
+  std::map<RequestId, std::vector<int32_t>> texts;
+  std::vector<std::shared_ptr<Recorder>> ears;
+  for (int i = 0; i < 6; ++i) {
+    Request r = greedy({3 + i, 1, 4 * i}, 50);
+    if (i % 2) r.sampling.presencePenalty = 0.01f; // too little to change an order, but heads are asked for each path
+    auto &text = texts[next] = r.prompt;
+    for (const Sample &s : aloneSamples(r)) text.push_back(s.token);
+    ears.push_back(add(r));
+    run();
+    EXPECT_TRUE(sameSamples(ears.back()->choices[0].tokens, aloneSamples(r)));
+  }
+  EXPECT_GT(core->stats().speculation.programTrees, 100u);
+  core.reset();
+  std::map<RequestId, std::vector<int64_t>> drafts;
+  uint64_t trees = 0, seconds = 0;
+  std::ifstream in(trace);
+  for (std::string line; std::getline(in, line);) {
+    std::istringstream fields(line.substr(1));
+    uint64_t id = 0, choice = 0, row = 0, first = 0;
+    fields >> id >> choice >> row; // of a draft the third is its length
+    if (line[0] == 'D') {
+      auto &values = drafts[id] = {static_cast<int64_t>(row)};
+      for (int64_t v; fields >> v;) values.push_back(v);
+    }
+    if (line[0] != 'p' || !drafts.count(id)) continue;
+    fields >> first;
+    std::vector<int64_t> draft = std::exchange(drafts[id], {});
+    drafts.erase(id);
+    auto count = static_cast<size_t>(draft[0]);
+    if (draft.size() == 3) continue; // with room for one token it is no tree
+    ASSERT_EQ(draft.size(), 1 + 3 * count); // tokens with their chances, and parents
+    std::vector<int32_t> text(texts[id].begin(), texts[id].begin() + static_cast<ptrdiff_t>(first)), order(toyVocabulary);
+    std::vector<float> logits = toyLogits(toy, text).back();
+    for (size_t t = 0; t < order.size(); ++t) order[t] = static_cast<int32_t>(t);
+    std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)]; });
+    std::map<int64_t, std::vector<int32_t>> followers;
+    std::vector<uint32_t> depth;
+    for (size_t i = 0; i < count; ++i) {
+      int64_t parent = draft[1 + 2 * count + i];
+      ASSERT_LT(parent, static_cast<int64_t>(i));
+      followers[parent].push_back(static_cast<int32_t>(draft[1 + 2 * i]));
+      depth.push_back(parent < 0 ? 1 : depth[static_cast<size_t>(parent)] + 1);
+      EXPECT_LE(depth.back(), 3u); // there are three heads
+      auto chanceOf = [&](size_t node) { return std::bit_cast<float>(static_cast<uint32_t>(draft[2 + 2 * node])); };
+      if (i) EXPECT_LE(chanceOf(i), chanceOf(i - 1));
+    }
+    for (auto &[parent, tokens] : followers) { // the likeliest so many of the head, whichever come first
+      ASSERT_LE(tokens.size(), 4u);
+      std::vector<int32_t> want(order.begin(), order.begin() + static_cast<ptrdiff_t>(tokens.size()));
+      EXPECT_EQ(tokens[0], want[0]);
+      std::sort(tokens.begin(), tokens.end()), std::sort(want.begin(), want.end());
+      EXPECT_EQ(tokens, want) << line;
+      seconds += tokens.size() > 1;
+    }
+    ++trees;
+  }
+  EXPECT_GT(trees, 100u);
+  EXPECT_GT(seconds, 100u);
 }
 
 TEST_F(HeadsTest, AFailedStepEndsItsRequestsAlone) {

@@ -1,12 +1,14 @@
 #!/bin/bash
 # Sets everything up, builds and runs the tests.
-#   scripts/test.sh [--full]     --full adds what is too long for every run: every script of test/full, each of which runs by itself too
+#   scripts/test.sh [--full|--long]     --full adds what is too long for every run: every script of test/full, each of which runs by itself too;
+#                                       --long is --full with five to ten times the schedules, trials and seconds (LATHE_LONG=1 for one script)
 . "$(dirname "$0")/common.sh"
 FULL=0
 for arg in "$@"; do
   case $arg in
   --full) FULL=1 ;;
-  *) fail "unknown option '$arg', expected --full" ;;
+  --long) FULL=1; export LATHE_LONG=1 ;; # heeded by what is full
+  *) fail "unknown option '$arg', expected --full or --long" ;;
   esac
 done
 
@@ -18,9 +20,9 @@ What is already there is not done again.
 TEXT
 if [ "$FULL" = 1 ]; then
   cat >&2 <<'TEXT'
---full then runs every script of test/full (each tells what it takes in its first lines): about 6 hours on two quiet cores, 4 GB more to
-download (torch, transformers, exporters of ONNX, Gemma 3, an archive of llama.cpp, Chromium) and 14 GB more on disk, below build/.
-LATHE_FUZZ_SECONDS=3600 fuzzes every target for an hour (22 hours in all) instead of two minutes.
+--full then runs every script of test/full: less than two hours on two quiet cores (--long: about seven), 4 GB more to download (torch,
+transformers, exporters of ONNX, Gemma 3, an archive of llama.cpp, Chromium) and 14 GB more on disk, below build/.
+LATHE_FUZZ_SECONDS=3600 fuzzes every target for an hour instead of 15 seconds.
 TEXT
 fi
 install_packages $PACKAGES $TEST_PACKAGES
@@ -55,7 +57,9 @@ if [ "$FULL" = 1 ]; then
   for script in test/full/*.sh; do
     [ -f "$script" ] || continue
     say "full: $script"
+    began=$SECONDS
     "$script"
+    say "full: $script took $((SECONDS - began)) s"
   done
 fi
 say "all tests passed"

@@ -66,11 +66,14 @@ LogicalResult LoopsOp::verify() {
   return success();
 }
 
+/// Stored as bytes, with a page of float32 scales behind them.
+static bool isByte(llm::KVFormat format) { return format == llm::KVFormat::int8 || format == llm::KVFormat::e4m3; }
+
 static int64_t kvBytes(llm::KVFormat format, int64_t page, int64_t size) {
   switch (format) {
   case llm::KVFormat::f32: return page * size * 4;
   case llm::KVFormat::f16: case llm::KVFormat::bf16: return page * size * 2;
-  case llm::KVFormat::int8: return page * size + page * 4;
+  case llm::KVFormat::int8: case llm::KVFormat::e4m3: return page * size + page * 4;
   }
   return 0;
 }
@@ -101,12 +104,12 @@ llvm::SmallVector<int64_t> lathe::kernel::kvPlanes(llm::KVGroupOp group) {
       bool strided = pieces > 1; // K: the dimension outside, 16 tokens inside
       out.append({kv.getHeads(), g.layerOffset + offset, g.headStride, 16 * pieces * bytes, pieces, strided ? 16 * bytes : 0, bytes});
     };
-    auto element = [](llm::KVFormat f) { return kvBytes(f, 16, 1) / 16 - (f == llm::KVFormat::int8 ? 4 : 0); };
+    auto element = [](llm::KVFormat f) { return kvBytes(f, 16, 1) / 16 - (isByte(f) ? 4 : 0); };
     int64_t key = element(group.getKey()), value = element(group.getValue()), keyPlane = kvBytes(group.getKey(), page, kv.getKeySize());
     add(0, kv.getKeySize(), key);
-    if (group.getKey() == llm::KVFormat::int8) add(page * kv.getKeySize(), 1, 4);
+    if (isByte(group.getKey())) add(page * kv.getKeySize(), 1, 4);
     add(keyPlane, 1, kv.getValueSize() * value);
-    if (group.getValue() == llm::KVFormat::int8) add(keyPlane + page * kv.getValueSize(), 1, 4);
+    if (isByte(group.getValue())) add(keyPlane + page * kv.getValueSize(), 1, 4);
   }
   return out;
 }

@@ -28,7 +28,7 @@ def LLM_ActFormat : I32EnumAttr<"ActFormat", "how activations enter a linear", [
 }
 
 def LLM_KVFormat : I32EnumAttr<"KVFormat", "how K or V is stored", [
-    I32EnumAttrCase<"f32", 0>, I32EnumAttrCase<"f16", 1>, I32EnumAttrCase<"bf16", 2>, I32EnumAttrCase<"int8", 3>]> {
+    I32EnumAttrCase<"f32", 0>, I32EnumAttrCase<"f16", 1>, I32EnumAttrCase<"bf16", 2>, I32EnumAttrCase<"int8", 3>, I32EnumAttrCase<"e4m3", 4>]> {
   let cppNamespace = "::lathe::llm";
   let genSpecializedAttr = 0;
 }

@@ -61,7 +61,7 @@ def LLM_KVGroupOp : LLM_Op<"kv_group", [Symbol]> {
     One entry of `layers` for each layer of the group, in the order in which `llm.kv.append` numbers them. `window` 0 keeps the
     whole history; W keeps the last W tokens, and entries left of the window may be gone. `page` 0 is contiguous storage per
     sequence (what the importers write); `llm-page-kv` sets the tokens per page. K and V are rounded to `key` and `value`
-    when appended.
+    when appended; int8 and e4m3 with a float32 scale for each token and head.
 
     Example:
     ```mlir

@@ -70,7 +70,7 @@ static Status checkChoice(const char *option, const std::string &value, ArrayRef
 
 static Status checkOptions(const CompileOptions &o) {
   LATHE_RETURN_IF_ERROR(checkChoice("--activations", o.activations, {"auto", "int8", "int8z", "bf16", "f32"}));
-  LATHE_RETURN_IF_ERROR(checkChoice("--kv", o.kv, {"f32", "f16", "bf16", "int8"}));
+  LATHE_RETURN_IF_ERROR(checkChoice("--kv", o.kv, {"f32", "f16", "bf16", "int8", "e4m3"}));
   LATHE_RETURN_IF_ERROR(checkChoice("--quantize", o.quantize, {"none", "int8", "int4-g32", "int4-g64", "int4-g128", "int4z-g32", "int4z-g64", "int4z-g128"}));
   for (const std::string &pattern : o.quantizeSkip) { // pass options have no quotes for the other characters of regular expressions
     std::string error;
@@ -111,6 +111,9 @@ Result<CompileResult> compileModel(const CompileRequest &request) {
   LATHE_RETURN_IF_ERROR(checkOptions(request.options));
   CompileOptions options = request.options;
   LATHE_ASSIGN_OR_RETURN(options.variants, parseTarget(request.target));
+  for (artifact::Variant variant : options.variants)
+    if (const codegen::nvptx::Chip *chip = codegen::nvptx::findChip(variant); chip && options.kv == "e4m3" && !chip->has(codegen::nvptx::Feature::fp8))
+      return makeError(StatusCode::unsupported, "--kv 'e4m3': expected GPUs with 8-bit floats, sm_89 or later, found target '%s'", chip->name);
   auto progress = [&](StringRef what, uint64_t done = 0, uint64_t all = 0) {
     if (request.progress) request.progress(what, done, all);
   };

@@ -431,7 +431,7 @@ private:
     KVGroupOp group = lookupGroup(op, op.getGroupAttr());
     KVLayerAttr layer = lookupLayer(group, op.getLayer());
     KVGroupCache<Real> &entries = state->find(group.getSymNameAttr())->second;
-    static_assert(int(KVFormat::bf16) == int(Store::bf16) && int(KVFormat::int8) == int(Store::int8));
+    static_assert(int(KVFormat::bf16) == int(Store::bf16) && int(KVFormat::e4m3) == int(Store::e4m3));
     for (auto [r, row] : llvm::enumerate(batch->rows)) {
       auto [key, value] = entries.entry(row.sequence, op.getLayer(), row.slot);
       for (int64_t h = 0; h < layer.getHeads(); ++h) {

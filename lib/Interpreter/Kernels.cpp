@@ -27,6 +27,15 @@ float roundToF16(float x) {
   return std::copysign(std::ldexp(std::nearbyintf(std::ldexp(a, -ulp)), ulp), x);
 }
 
+float roundToE4M3(float x) {
+  float a = std::fabs(x);
+  if (!(a < 448.0f)) return std::isnan(x) ? x : std::copysign(448.0f, x);
+  int exponent = 0;
+  std::frexp(a, &exponent);
+  int ulp = std::max(exponent - 4, -9);
+  return std::copysign(std::ldexp(std::nearbyintf(std::ldexp(a, -ulp)), ulp), x);
+}
+
 void parallelFor(int64_t count, int threads, int64_t work, const std::function<void(int64_t, int64_t)> &fn) {
   if (threads <= 1 || count < 2 || work < 1000000) return fn(0, count);
   std::vector<std::thread> team;
@@ -126,13 +135,13 @@ Real dot(const Real *a, const Real *b, int64_t n) {
 // Roundings that the IR names
 //===----------------------------------------------------------------------===//
 
-/// Symmetric int8 with one float32 scale: the activation and the KV format.
-template <typename Real>
-static void roundInt8(const Real *in, int64_t n, Real *out) {
+/// Symmetric codes up to |limit| with one float32 scale: int8 activations, and the KV formats of bytes.
+template <typename Real, typename Round>
+static void roundScaled(const Real *in, int64_t n, Real *out, float limit, Round round) {
   float amax = 0;
   for (int64_t i = 0; i < n; ++i) amax = std::max(amax, std::fabs(float(in[i])));
-  float scale = amax * (1.0f / 127.0f), inverse = amax >= 1e-30f ? 127.0f / amax : 0.0f;
-  for (int64_t i = 0; i < n; ++i) out[i] = Real(std::nearbyintf(float(in[i]) * inverse)) * Real(scale);
+  float scale = amax * (1.0f / limit), inverse = amax >= 1e-30f ? limit / amax : 0.0f;
+  for (int64_t i = 0; i < n; ++i) out[i] = Real(round(float(in[i]) * inverse)) * Real(scale);
 }
 
 template <typename Real>
@@ -162,7 +171,7 @@ void roundActivations(Act format, const Real *in, int64_t k, Real *out) {
     for (int64_t i = 0; i < k; ++i) out[i] = roundToBF16(float(in[i]));
     return;
   case Act::int8:
-    for (int64_t i = 0; i < k; i += group) roundInt8(in + i, std::min(group, k - i), out + i);
+    for (int64_t i = 0; i < k; i += group) roundScaled(in + i, std::min(group, k - i), out + i, 127.0f, [](float x) { return std::nearbyintf(x); });
     return;
   case Act::int8z:
     for (int64_t i = 0; i < k; i += group) roundInt8z(in + i, std::min(group, k - i), out + i);
@@ -183,7 +192,10 @@ void roundEntry(Store format, const Real *in, int64_t n, Real *out) {
     for (int64_t i = 0; i < n; ++i) out[i] = roundToBF16(float(in[i]));
     return;
   case Store::int8:
-    roundInt8(in, n, out);
+    roundScaled(in, n, out, 127.0f, [](float x) { return std::nearbyintf(x); });
+    return;
+  case Store::e4m3:
+    roundScaled(in, n, out, 448.0f, roundToE4M3);
     return;
   }
 }

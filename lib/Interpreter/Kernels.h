@@ -12,11 +12,13 @@
 namespace lathe::interp {
 
 enum class Act { f32, bf16, int8, int8z };
-enum class Store { f32, f16, bf16, int8 };
+enum class Store { f32, f16, bf16, int8, e4m3 };
 enum class Fn { silu, geluTanh, geluErf, relu };
 
 float roundToBF16(float x);
 float roundToF16(float x);
+/// To nearest even; beyond 448, the largest value, to it.
+float roundToE4M3(float x);
 
 /// Calls fn(begin, end) for a partition of 0 .. count on up to |threads| threads; |work| is the number of
 /// operations in all, small work stays on the calling thread.

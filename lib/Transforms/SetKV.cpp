@@ -30,7 +30,7 @@ struct SetKVPass : lathe::impl::LLMSetKVPassBase<SetKVPass> {
 
   FailureOr<KVFormat> parse(StringRef option, StringRef text) {
     if (std::optional<KVFormat> format = symbolizeKVFormat(text)) return *format;
-    return getOperation().emitError() << "llm-set-kv: expected " << option << " f32, f16, bf16 or int8, found '" << text << "'";
+    return getOperation().emitError() << "llm-set-kv: expected " << option << " f32, f16, bf16, int8 or e4m3, found '" << text << "'";
   }
 };
 

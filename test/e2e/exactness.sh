@@ -1,12 +1,12 @@
 #!/bin/bash
 # Small models of many shapes: compiled logits equal the interpreter's (docs/exactness.md allows another order of float32 sums), and
-# exact tokens as bits (ExactnessFuzz). LATHE_FULL=1 runs many more trials.
+# exact tokens as bits (ExactnessFuzz). LATHE_FULL=1 runs 200 trials a model, with LATHE_LONG=1 1,000.
 set -euo pipefail
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 BUILD=${LATHE_BUILD:-$ROOT/build}
 WORK=$BUILD/test/e2e/exactness
-TRIALS=${LATHE_FULL:+1000}
-TRIALS=${TRIALS:-12}
+TRIALS=12
+[ -z "${LATHE_FULL:-}" ] || TRIALS=$([ "${LATHE_LONG:-}" ] && echo 1000 || echo 200)
 SEED=${LATHE_SEED:-1}
 fail() { echo "error: $*" >&2; exit 1; }
 mkdir -p "$WORK"
@@ -71,6 +71,7 @@ pages() {
 compare f32 1e-4 --activations f32 --kv f32 --target native --
 compare int8 2e-2 --target native --
 compare kv-int8 2e-2 --kv int8 --activations f32 --target native --
+compare kv-e4m3 2e-2 --kv e4m3 --activations f32 --target native -- --head 80 --window 40
 compare parallel 1e-4 --activations f32 --kv f32 --target native -- --parallel --no-rope-every 2 --softcap 20 --heads 3 --kv-heads 3 --untied
 compare gemma 1e-4 --activations f32 --kv f16 --target native -- --window 40 --head-norms --post-norms --activation gelu_tanh --softcap 30 --head 64 --heads 4 --kv-heads 1
 compare bf16 2e-2 --activations bf16 --kv bf16 --target native -- --weights bf16,q4_0 --embedding bf16
@@ -120,5 +121,5 @@ pages exact-f32 --activations f32 --kv f32 -- --weights int4z_g32,f16 --head 40 
 PAGES="16 64"
 pages exact-bf16 --activations bf16 --kv bf16 -- --weights bf16,q4_0 --embedding bf16
 pages exact-gguf-kv-int8 --kv int8 -- --types q6_k,q4_k,q4_k,q6_k
-pages exact-gguf-k -- --types q3_k,q2_k,q5_k
+pages exact-gguf-k --kv e4m3 -- --types q3_k,q2_k,q5_k
 pages exact-gguf-z --activations int8z -- --types iq4_nl,q5_0,q5_1,q4_1 --untied

@@ -7,6 +7,8 @@ BUILD=${LATHE_BUILD:-$ROOT/build}
 WORK=$BUILD/test/e2e/ptx
 CHIPS=${LATHE_FULL:+sm_80,sm_89,sm_90a,sm_100a,sm_120a}
 CHIPS=${CHIPS:-sm_80}
+FLOATS8=${LATHE_FULL:+sm_89,sm_90a,sm_100a,sm_120a} # chips with 8-bit floats
+FLOATS8=${FLOATS8:-sm_89}
 mkdir -p "$WORK"
 TOKENS=$(python3 -c "print(*[(7 * i * i + 3 * i) % 301 for i in range(21)])")
 
@@ -48,16 +50,20 @@ interpreted floats 1e-2 --kv bf16 -- --weights bf16,f16,f32 --embedding bf16 --h
 interpreted kquants 1e-2 --kv int8 -- --weights q4_0,q8_0 --hidden 128 --head 64 --heads 4 --kv-heads 1 --ffn 192 --window 40
 equal int8 --activations int8 -- --head-norms
 equal int8z --activations int8z --kv int8 -- --weights q4_0,q8_0,int8,int4_g32 --hidden 128 --ffn 192
+CHIPS=$FLOATS8 interpreted kv-e4m3 1e-2 --kv e4m3 -- --weights q4_0,bf16 --window 40
+CHIPS=$FLOATS8 equal kv-e4m3-int8 --kv e4m3 --activations int8 -- --head-norms
+"$BUILD/bin/lathe" inspect "$WORK/kv-e4m3-int8.lathe" | grep -q '2 layers.*pages of 32 tokens, 9216 bytes a page' # 2 x 2 x 2 x (32 x 32 + 32 x 4)
 equal f32 --activations f32 --kv f32 -- --weights int4z_g32,f16 --softcap 20 --untied --parallel
 
 model "$CHIPS" pages --page 16 -- # auto with another page
 "$BUILD/test/e2e/ExactnessFuzz" --device emulator "${LATHE_SEED:-1}" "${LATHE_TRIALS:-6}" "$WORK/auto.lathe" "$WORK/pages.lathe"
 "$BUILD/test/e2e/ExactnessFuzz" --device emulator "${LATHE_SEED:-1}" "${LATHE_TRIALS:-2}" "$WORK/floats.lathe"
+"$BUILD/test/e2e/ExactnessFuzz" --device emulator "${LATHE_SEED:-1}" "${LATHE_TRIALS:-2}" "$WORK/kv-e4m3.lathe"
 EXPECT= # of so few schedules, with the seed that was tried
 if [ -z "${LATHE_SEED:-}${LATHE_SCHEDULES:-}" ]; then EXPECT="--expect recomputed,cached,forks,cancels"; fi
 # shellcheck disable=SC2086
 "$BUILD/test/e2e/EngineFuzz" --device emulator --context 64 --prompt 40 --new 16 --requests 8 $EXPECT "${LATHE_SEED:-1}" "${LATHE_SCHEDULES:-12}" "$WORK/pages.lathe" "$WORK/auto.lathe"
-model "${CHIPS%%,*}" long --page 16 -- --max-seq 128 # sequences that outgrow the memory: KV to the host and back
+model "${FLOATS8%%,*}" long --page 16 --kv e4m3 -- --max-seq 128 # sequences that outgrow the memory: KV to the host and back
 "$BUILD/test/e2e/EngineFuzz" --device emulator --context 128 --prompt 8 --new 100 --requests 8 --save 1 "${LATHE_SEED:-1}" 6 "$WORK/long.lathe"
 model "${CHIPS%%,*}" skip --page 16 --speculate layerskip:1 -- # a draft program on the step's KV
 "$BUILD/test/e2e/EngineFuzz" --device emulator --context 64 --prompt 40 --new 16 --requests 8 "${LATHE_SEED:-1}" 3 "$WORK/skip.lathe"

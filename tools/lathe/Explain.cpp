@@ -39,15 +39,16 @@ std::string allLayers(const std::string &name) {
   return out;
 }
 
-/// The fastest run of a launch, and how fast memory was then: it may be faster at one time than at another, so weights are read in turns with the steps.
 struct Observed {
-  LaunchProfile launch;
-  double readBytesPerSecond = 0;
+  uint32_t launch = 0;
+  std::vector<double> seconds; ///< of each step
 };
 
+/// The launches in the order of the step. Memory may be faster at one time than at another, and a small model lies in the caches by half: weights are
+/// read in turns with the steps, and both are judged by their medians.
 Result<std::vector<Observed>> profileSteps(Session &session, const ExplainFlags &f, KernelProbe &probe) {
-  std::map<uint32_t, Observed> all;
-  double before = 0;
+  std::vector<Observed> all;
+  std::vector<uint32_t> launches;
   Engine &engine = *session.engine;
   std::vector<SequenceId> sequences = {session.sequence};
   while (sequences.size() < f.batch) {
@@ -73,21 +74,19 @@ Result<std::vector<Observed>> profileSteps(Session &session, const ExplainFlags 
     }
     engine.executable().setProfiling(true); // anew
     LATHE_RETURN_IF_ERROR(f.greedy ? engine.forward(step, nullptr, nullptr, drop) : engine.forward(step, drop));
-    double after = probe.readWeights(), rate = std::max(before, after);
-    before = after;
+    std::vector<LaunchProfile> now = engine.executable().profile();
+    if (launches.empty())
+      for (const LaunchProfile &one : now)
+        launches.push_back(one.launch);
+    probe.readWeights(launches);
     if (round < 2) continue;
-    for (const LaunchProfile &one : engine.executable().profile()) {
-      Observed &o = all[one.launch];
-      if (!o.launch.calls || one.fastest < o.launch.fastest) o.launch.fastest = one.fastest, o.readBytesPerSecond = rate;
-      o.launch.launch = one.launch;
-      o.launch.calls += one.calls;
-      o.launch.seconds += one.seconds;
+    for (const LaunchProfile &one : now) {
+      auto known = std::ranges::find(all, one.launch, &Observed::launch);
+      if (known == all.end()) known = all.insert(all.end(), {one.launch, {}});
+      known->seconds.push_back(one.seconds);
     }
   }
-  std::vector<Observed> out;
-  for (auto &[index, o] : all)
-    out.push_back(o);
-  return out;
+  return all;
 }
 
 /// What a decoding step costs with |k| drafts of each sequence against one without, and so how many of them must be right: pairs
@@ -134,7 +133,7 @@ Result<int> explainCommand(const Args &args) {
   o.number("--rows", "N", "tokens of each sequence in the step (default 1; a prompt: 512)", f.rows, 1, 1u << 16);
   o.number("-b, --batch", "N", "sequences in the step (default 1)", f.batch, 1, 1024);
   o.number("-d, --depth", "N", "tokens before them (default 0)", f.depth, 0, 1u << 26);
-  o.number("-r, --repeat", "N", "steps to take the fastest of (default 20)", f.repeat, 1, 100000);
+  o.number("-r, --repeat", "N", "steps to take the median of (default 20)", f.repeat, 1, 100000);
   o.flag("--greedy", "the head that says the largest logit of each row, as where all are sampled greedily", f.greedy);
   o.flag("--each", "one line a launch, not one a kernel", f.each);
   o.flag("--json", "one line of JSON a row", f.json);
@@ -164,9 +163,14 @@ Result<int> explainCommand(const Args &args) {
   MachineLimits limits = measureLimits(session.engine->executable().threads(), session.artifact->variant());
   LATHE_ASSIGN_OR_RETURN(auto probe, KernelProbe::create(session.artifact, session.engine->executable().threads()));
   LATHE_ASSIGN_OR_RETURN(auto profile, profileSteps(session, f, *probe));
-  limits.readBytesPerSecond = 0;
-  for (const Observed &o : profile)
-    limits.readBytesPerSecond = std::max(limits.readBytesPerSecond, o.readBytesPerSecond);
+  // Of all weights together; history, which has no place of its own to be read at, is given this rate too.
+  double weightBytes = 0, readSeconds = 0;
+  for (const Observed &one : profile)
+    if (double rate = probe->readRate(one.launch); rate > 0) {
+      auto bytes = static_cast<double>(p.launches[one.launch].weightBytes);
+      weightBytes += bytes, readSeconds += bytes / rate;
+    }
+  if (readSeconds > 0) limits.readBytesPerSecond = weightBytes / readSeconds;
   probe->setStep(static_cast<uint32_t>(f.batch), static_cast<uint32_t>(f.rows), static_cast<uint32_t>(f.depth), static_cast<uint32_t>(f.batch));
 
   // Launches of the head entry work on the rows with results, one a sequence.
@@ -178,22 +182,22 @@ Result<int> explainCommand(const Args &args) {
   std::map<uint32_t, double> fromCache; // by kernel: launches of all layers share one
   for (int pass = 0; pass < 4; ++pass) {
     std::set<uint32_t> seen;
-    for (const Observed &o : profile)
-      if (seen.insert(p.launches[o.launch.launch].kernel).second) fromCache[p.launches[o.launch.launch].kernel] = probe->fromCache(o.launch.launch);
+    for (const Observed &one : profile)
+      if (seen.insert(p.launches[one.launch].kernel).second) fromCache[p.launches[one.launch].kernel] = probe->fromCache(one.launch);
   }
   auto rows = static_cast<double>(f.rows * f.batch);
   double entries = rows * (static_cast<double>(f.depth) + (static_cast<double>(f.rows) + 1) / 2);
   std::vector<std::pair<std::string, Figures>> lines;
   std::map<std::string, size_t> index;
   Figures total;
-  for (const auto &[launch, readRate] : profile) {
+  for (const Observed &launch : profile) {
     const Launch &l = p.launches[launch.launch];
     double own = inHead[launch.launch] ? static_cast<double>(f.batch) : rows;
     MachineLimits then = limits;
-    then.readBytesPerSecond = readRate;
+    if (double rate = probe->readRate(launch.launch); rate > 0) then.readBytesPerSecond = rate;
     Figures one = workOf(l, own, static_cast<double>(f.rows), entries, then, fromCache[l.kernel]);
-    one.measured = launch.fastest; // the limits are best cases too: other load spoils neither
-    one.mean = launch.seconds / static_cast<double>(launch.calls);
+    one.measured = median(launch.seconds);
+    one.fastest = *std::ranges::min_element(launch.seconds);
     std::string name = f.each ? p.names[l.name] : allLayers(p.names[l.name]) + " (" + p.kernels[l.kernel] + ")";
     auto [at, fresh] = index.try_emplace(f.each ? std::to_string(launch.launch) : name, lines.size());
     if (fresh) lines.emplace_back(name, Figures());
@@ -206,7 +210,7 @@ Result<int> explainCommand(const Args &args) {
       sum->exchange += one.exchange;
       sum->predicted += one.predicted;
       sum->measured += one.measured;
-      sum->mean += one.mean;
+      sum->fastest += one.fastest;
     }
   }
   if (!f.each)
@@ -232,7 +236,7 @@ Result<int> explainCommand(const Args &args) {
                   {"exchange_seconds", v.exchange},
                   {"predicted_seconds", v.predicted},
                   {"measured_seconds", v.measured},
-                  {"mean_seconds", v.mean},
+                  {"fastest_seconds", v.fastest},
                   {"share", v.measured / total.measured},
                   {"read_limit_bytes_per_second", limits.readBytesPerSecond},
                   {"int8_limit_macs_per_second", limits.int8GroupMacsPerSecond}};

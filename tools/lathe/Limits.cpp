@@ -144,13 +144,9 @@ __attribute__((target("avx512f,avx512bf16"))) double bf16s512(int rounds) {
 }
 
 struct Work {
-  const uint8_t *data;
-  size_t bytes;
-  bool wide;
   double (*loop)(int) = nullptr;
   int rounds = 0;
   double macs = 0; ///< of thread 0
-  volatile uint64_t sink = 0;
 };
 
 /// The shortest of |rounds| runs. |body| and |what| name them to the team, which then learns from their time whether its
@@ -169,19 +165,31 @@ double best(ThreadTeam &team, unsigned threads, int rounds, ThreadTeam::Body bod
 
 } // namespace
 
-double measureRead(unsigned threads, artifact::Variant variant, int rounds, std::span<const uint8_t> memory) {
-  auto team = ThreadTeam::acquire();
-  Work work{memory.data(), memory.size(), variant != artifact::Variant::avx2};
-  double seconds = best(
-      *team, threads, rounds,
-      [](void *context, unsigned t, unsigned n, FlagBarrier &) {
-        auto &w = *static_cast<Work *>(context);
-        size_t begin = w.bytes / n * t, size = w.bytes / n;
-        uint64_t sum = w.wide ? read512(w.data + begin, size) : read256(w.data + begin, size);
-        if (t == 0) w.sink = sum;
-      },
-      &work);
-  return static_cast<double>(work.bytes) / seconds;
+void measureReads(unsigned threads, artifact::Variant variant, std::span<const std::span<const uint8_t>> parts, std::span<double> seconds) {
+  struct Reads {
+    std::span<const std::span<const uint8_t>> parts;
+    std::span<double> seconds;
+    bool wide;
+    volatile uint64_t sink = 0;
+  } reads{parts, seconds, variant != artifact::Variant::avx2};
+  ThreadTeam::Body body = [](void *context, unsigned t, unsigned n, FlagBarrier &barrier) {
+    auto &r = *static_cast<Reads *>(context);
+    uint32_t epoch = 0;
+    if (n > 1) barrier.wait(t, epoch); // waking up is not reading
+    auto then = Clock::now();
+    for (size_t i = 0; i < r.parts.size(); ++i) {
+      size_t size = r.parts[i].size() / n;
+      const uint8_t *begin = r.parts[i].data() + size * t;
+      uint64_t sum = r.wide ? read512(begin, size) : read256(begin, size);
+      if (n > 1) barrier.wait(t, epoch);
+      if (t) continue;
+      r.sink = sum;
+      auto now = Clock::now();
+      r.seconds[i] = std::chrono::duration<double>(now - then).count();
+      then = now;
+    }
+  };
+  ThreadTeam::acquire()->run(threads, false, body, &reads, reinterpret_cast<uintptr_t>(body));
 }
 
 double measureRead(unsigned threads, artifact::Variant variant, int rounds, uint64_t bytes) {
@@ -189,9 +197,22 @@ double measureRead(unsigned threads, artifact::Variant variant, int rounds, uint
   if (memory == MAP_FAILED) return 0;
   madvise(memory, bytes, MADV_HUGEPAGE);
   std::fill_n(static_cast<uint8_t *>(memory), bytes, uint8_t(1)); // else all pages are one zero page
-  double rate = measureRead(threads, variant, rounds, {static_cast<const uint8_t *>(memory), bytes});
+  std::span<const uint8_t> part(static_cast<const uint8_t *>(memory), bytes);
+  double fastest = 1e9;
+  for (int i = 0; i < rounds; ++i) {
+    double seconds = 0;
+    measureReads(threads, variant, {&part, 1}, {&seconds, 1});
+    fastest = std::min(fastest, seconds);
+  }
   munmap(memory, bytes);
-  return rate;
+  return static_cast<double>(bytes) / fastest;
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  size_t n = values.size();
+  return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
 MachineLimits measureLimits(unsigned threads, artifact::Variant variant) {
@@ -199,7 +220,8 @@ MachineLimits measureLimits(unsigned threads, artifact::Variant variant) {
   if (artifact::isGpu(variant)) return limits;
   limits.readBytesPerSecond = measureRead(threads, variant, 8);
   auto team = ThreadTeam::acquire();
-  Work work{nullptr, 0, variant != artifact::Variant::avx2};
+  Work work;
+  const bool wide = variant != artifact::Variant::avx2;
   auto rate = [&](double (*loop)(int), int rounds) {
     work.loop = loop;
     work.rounds = rounds;
@@ -213,9 +235,9 @@ MachineLimits measureLimits(unsigned threads, artifact::Variant variant) {
         &work, reinterpret_cast<uintptr_t>(loop));
     return work.macs * threads / seconds;
   };
-  limits.int8MacsPerSecond = rate(work.wide ? macs512 : macs256, 200000);
-  limits.int8GroupMacsPerSecond = rate(work.wide ? groups512 : groups256, 40000);
-  limits.floatMacsPerSecond = rate(work.wide ? floats512 : floats256, 200000);
+  limits.int8MacsPerSecond = rate(wide ? macs512 : macs256, 200000);
+  limits.int8GroupMacsPerSecond = rate(wide ? groups512 : groups256, 40000);
+  limits.floatMacsPerSecond = rate(wide ? floats512 : floats256, 200000);
   limits.bf16MacsPerSecond =
       variant == artifact::Variant::avx512bf16 ? rate(bf16s512, 200000) : limits.floatMacsPerSecond;
   // Parts that the threads read and write in turns: every line was last written by another one.

@@ -4,6 +4,7 @@
 #pragma once
 #include "lathe/artifact/Format.h"
 #include <span>
+#include <vector>
 
 namespace lathe::tool {
 
@@ -19,8 +20,10 @@ struct MachineLimits {
 };
 /// Only the first of them, the best of |rounds| reads of |bytes| (several times the caches); 0 without the memory for it.
 double measureRead(unsigned threads, artifact::Variant variant, int rounds, uint64_t bytes = 192 << 20);
-/// The same of memory that is there already, in whatever pages it has.
-double measureRead(unsigned threads, artifact::Variant variant, int rounds, std::span<const uint8_t> memory);
+/// Reads |parts| once, one after the other, each shared by the threads and with a barrier behind it: |seconds| of each becomes what it took.
+void measureReads(unsigned threads, artifact::Variant variant, std::span<const std::span<const uint8_t>> parts, std::span<double> seconds);
+/// 0 of none.
+double median(std::vector<double> values);
 /// Takes about half a second. All zero for a GPU's code.
 MachineLimits measureLimits(unsigned threads, artifact::Variant variant);
 

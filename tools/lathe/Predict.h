@@ -7,10 +7,10 @@
 
 namespace lathe::tool {
 
-/// What launches do in a step, and the seconds it takes.
+/// What launches do in a step, and the seconds it takes: |measured| the median, |fastest| the shortest.
 struct Figures {
   uint64_t launches = 0;
-  double bytes = 0, macs = 0, memory = 0, compute = 0, exchange = 0, predicted = 0, measured = 0, mean = 0;
+  double bytes = 0, macs = 0, memory = 0, compute = 0, exchange = 0, predicted = 0, measured = 0, fastest = 0;
 };
 
 /// Launch |l| in a step of |rows| rows, |rowsOfSequence| of each sequence, that see |entries| KV entries together. |fromCache|: its seconds without

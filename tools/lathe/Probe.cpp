@@ -117,9 +117,37 @@ double KernelProbe::fromCache(uint32_t index) {
   return best * scale;
 }
 
-double KernelProbe::readWeights() {
-  std::span<const uint8_t> weights = artifact->weights();
-  return measureRead(threads, artifact->variant(), 1, weights.first(std::min<size_t>(weights.size(), 256 << 20)));
+void KernelProbe::readWeights(std::span<const uint32_t> ofStep) {
+  if (!std::ranges::equal(launches, ofStep)) {
+    const Program &p = artifact->program();
+    std::span<const uint8_t> weights = artifact->weights();
+    std::vector<uint64_t> begins = {weights.size()};
+    for (const Arg &arg : p.args)
+      if (arg.kind == ArgKind::weight) begins.push_back(arg.offset);
+    std::ranges::sort(begins);
+    launches.assign(ofStep.begin(), ofStep.end());
+    parts.assign(launches.size(), {});
+    reads.clear();
+    for (size_t i = 0; i < launches.size(); ++i) {
+      const Launch &l = p.launches[launches[i]];
+      for (uint32_t a = l.firstArg; a < l.firstArg + l.argCount; ++a) {
+        if (p.args[a].kind != ArgKind::weight) continue;
+        uint64_t begin = p.args[a].offset, end = *std::ranges::upper_bound(begins, begin);
+        uint64_t size = std::min(end - begin, l.weightBytes); // of a table that rows are taken from no step reads all
+        if (size > parts[i].size()) parts[i] = weights.subspan(begin, size);
+      }
+    }
+  }
+  measureReads(threads, artifact->variant(), parts, reads.emplace_back(parts.size()));
+}
+
+double KernelProbe::readRate(uint32_t index) const {
+  size_t i = std::ranges::find(launches, index) - launches.begin();
+  if (i >= parts.size() || parts[i].empty() || reads.empty()) return 0;
+  std::vector<double> seconds;
+  for (const std::vector<double> &all : reads)
+    seconds.push_back(all[i]);
+  return static_cast<double>(parts[i].size()) / median(std::move(seconds));
 }
 
 } // namespace lathe::tool

@@ -30,9 +30,11 @@ public:
   /// Seconds of launch |index| if every thread found what it reads in its own cache. Of a matmul a few items run over and over, of attention all of
   /// them over one block; the best so far, so that a second call some time later mends what other load spoiled. 0 for launches that are neither.
   double fromCache(uint32_t index);
-  /// Streams at most 256 MB of the weights once, as all threads of a step do; bytes per second. In turns with steps it finds of a small model as much in
-  /// the caches as a step does; twice in a row it finds more.
-  double readWeights();
+  /// Reads the weights of |launches|, those of a step in their order, as all its threads do. In turns with steps it finds as much of them in the caches
+  /// as a step does, which of a small model is a good part; twice in a row it finds more.
+  void readWeights(std::span<const uint32_t> launches);
+  /// Bytes per second of the weights of launch |index|, the median of all reads; 0 of one that has none.
+  double readRate(uint32_t index) const;
 
 private:
   KernelProbe() = default;
@@ -50,7 +52,9 @@ private:
   std::vector<const int32_t *> tables;
   std::vector<uint32_t> strides;
   std::map<uint32_t, double> known; ///< seconds of an item, or of a whole launch, by kernel
-
+  std::vector<uint32_t> launches;   ///< those read last
+  std::vector<std::span<const uint8_t>> parts; ///< of each, its largest weight
+  std::vector<std::vector<double>> reads; ///< of each time, seconds of the parts
 };
 
 } // namespace lathe::tool

@@ -2,6 +2,7 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #include "Speculate.h"
+#include "Limits.h"
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
@@ -109,13 +110,6 @@ std::vector<Answering::Answer> Answering::answer(std::span<const Request> reques
 }
 
 namespace {
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  size_t n = values.size();
-  return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
 
 class Measurement {
 public:

@@ -10,9 +10,13 @@ namespace lathe::codegen {
 
 /// What a matmul reads along K. int8: symmetric, groups of 32; int8z: with an offset a group.
 enum class ActFormat { f32, bf16, int8, int8z };
-enum class KVFormat { f32, f16, bf16, int8 };
+/// How K and V are kept. int8, e4m3: bytes times one float32 scale a token and head.
+enum class KVFormat { f32, f16, bf16, int8, e4m3 };
 
 inline bool isInt8(ActFormat f) { return f == ActFormat::int8 || f == ActFormat::int8z; }
+inline bool isByte(KVFormat f) { return f == KVFormat::int8 || f == KVFormat::e4m3; }
+/// What the element of largest magnitude becomes in a format of bytes.
+constexpr float byteLimit(KVFormat f) { return f == KVFormat::e4m3 ? 448.0f : 127.0f; }
 
 /// Rows of the block a step's last rows form: |rem| in 1..16 rounded up to 1, 2, 4, 8 or 16.
 constexpr int64_t roundedBlockRows(int64_t rem) { return rem > 8 ? 16 : rem > 4 ? 8 : rem > 2 ? 4 : rem; }

@@ -20,7 +20,7 @@ const char *phaseName(Phase phase);
 
 struct CompileOptions {
   std::string activations = "auto"; ///< auto, int8, int8z, bf16, f32
-  std::string kv = "f16";           ///< f32, f16, bf16, int8
+  std::string kv = "f16";           ///< f32, f16, bf16, int8, e4m3
   std::string quantize = "none";    ///< none, int8, int4-g32, ...
   std::vector<std::string> quantizeSkip; ///< regular expressions: names of weights that |quantize| leaves
   int64_t page = 32;

@@ -83,8 +83,8 @@ def LLMSetKVPass : LLM_Pass<"llm-set-kv", "::mlir::ModuleOp"> {
     Before: `llm.kv_group @kv layers [...] key f32 value f32 window 0 page 0`.
     After (`key=f16 value=int8`): `llm.kv_group @kv layers [...] key f16 value int8 window 0 page 0`.
   }];
-  let options = [Option<"key", "key", "std::string", "\"f16\"", "f32, f16, bf16 or int8">,
-                 Option<"value", "value", "std::string", "\"f16\"", "f32, f16, bf16 or int8">];
+  let options = [Option<"key", "key", "std::string", "\"f16\"", "f32, f16, bf16, int8 or e4m3">,
+                 Option<"value", "value", "std::string", "\"f16\"", "f32, f16, bf16, int8 or e4m3">];
   let statistics = [Statistic<"numGroups", "groups", "KV groups changed">];
 }
 

@@ -5,10 +5,10 @@
 
 namespace lathe::codegen {
 
-int64_t elementBytes(KVFormat f) { return f == KVFormat::f32 ? 4 : f == KVFormat::int8 ? 1 : 2; }
+int64_t elementBytes(KVFormat f) { return f == KVFormat::f32 ? 4 : isByte(f) ? 1 : 2; }
 
 int64_t cachePlaneBytes(int64_t page, int64_t dim, KVFormat f) {
-  return page * dim * elementBytes(f) + (f == KVFormat::int8 ? page * 4 : 0);
+  return page * dim * elementBytes(f) + (isByte(f) ? page * 4 : 0);
 }
 
 Value loadStored(Emitter &e, Value p, int64_t offset, int64_t n, KVFormat f, Value scale, unsigned align) {
@@ -19,11 +19,30 @@ Value loadStored(Emitter &e, Value p, int64_t offset, int64_t n, KVFormat f, Val
     return e.ext(e.ld(e.vec(n, e.f16), p, offset, align));
   case KVFormat::bf16:
     return e.fromBf16Bits(e.ld(e.vec(n, e.i16), p, offset, align));
+  case KVFormat::e4m3: {
+    // Sign, exponent and fraction lie as in a float16 of 1/256 of the value, whose conversion knows subnormal ones, too. The sign's copy in
+    // bit 14 goes. 256 and the scale are one product: it is exact.
+    Value w = e.shl(e.sext(e.i16, e.ld(e.vec(n, e.i8), p, offset, align)), 7);
+    Value x = e.bitcast(e.vec(n, e.f16), e.andc(w, int16_t(0xbfff)));
+    return e.fmul(e.ext(x), e.fmul(scale, e.constLike(scale, 256)));
+  }
   case KVFormat::int8:
     break;
   }
   Value x = e.i2f(e.sext(e.i32, e.ld(e.vec(n, e.i8), p, offset, align)));
   return e.fmul(x, scale);
+}
+
+/// f32 lanes as e4m3: to nearest even, beyond 448 as 448.
+static Value e4m3Bits(Emitter &e, Value x) {
+  Value most = e.fmin(e.fabs(x), e.constLike(x, 448)), bits = e.bitcast(e.shaped(x, e.i32), most);
+  // 3 bits of the fraction stay, and the exponent's bias becomes 7.
+  Value odd = e.andc(e.shru(bits, 20), 1), normal = e.addc(e.shru(e.add(e.addc(bits, 0x7ffff), odd), 20), -(120 << 3));
+  // Below 2^-6 all steps are 2^-9, as they are at 2^14 in float32.
+  Value sum = e.bitcast(e.shaped(x, e.i32), e.fadd(most, e.constLike(x, 16384))), small = e.addc(sum, -0x46800000);
+  Value isSmall = e.cmp(arith::CmpIPredicate::slt, bits, e.constLikeI(bits, 0x3c800000));
+  Value sign = e.andc(e.shru(e.bitcast(e.shaped(x, e.i32), x), 24), 0x80);
+  return e.trunc(e.i8, e.ori(e.select(isSmall, small, normal), sign));
 }
 
 Value toStored(Emitter &e, Value x, KVFormat f) {
@@ -34,6 +53,8 @@ Value toStored(Emitter &e, Value x, KVFormat f) {
     return e.truncF(e.f16, x);
   case KVFormat::bf16:
     return e.bf16Bits(x);
+  case KVFormat::e4m3:
+    return e4m3Bits(e, x);
   case KVFormat::int8:
     break;
   }

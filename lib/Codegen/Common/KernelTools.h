@@ -11,11 +11,11 @@
 namespace lathe::codegen {
 
 int64_t elementBytes(KVFormat f);
-/// Bytes of K or V of one head in one block: int8 has its page of f32 scales behind the elements.
+/// Bytes of K or V of one head in one block: formats of bytes have their page of f32 scales behind the elements.
 int64_t cachePlaneBytes(int64_t page, int64_t dim, KVFormat f);
-/// |n| elements at p + offset, widened to f32. |scale| multiplies int8 (a vector or, broadcast, one value).
+/// |n| elements at p + offset, widened to f32. |scale| multiplies bytes (a vector or, broadcast, one value).
 Value loadStored(Emitter &e, Value p, int64_t offset, int64_t n, KVFormat f, Value scale = {}, unsigned align = 1);
-/// f32 lanes as elements of |f|; int8 takes values that are already scaled.
+/// f32 lanes as elements of |f|; formats of bytes take values that are already scaled.
 Value toStored(Emitter &e, Value x, KVFormat f);
 
 /// f(g) of an MLP.

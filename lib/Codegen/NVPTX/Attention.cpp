@@ -75,7 +75,7 @@ struct Attention : AttentionRows {
     loop(add(lo, tid), hi, threads, [&](Value j) {
       Value slot = slotOf(j), keys = plane(slot), inPage = remc(slot, p.page), scale;
       Value k = gep(at(keys, shru(inPage, 4), p.headDim * 16 * kb), mulc(andc(inPage, 15), kb));
-      if (p.k == KVFormat::int8) scale = ld(f32, at(keys, inPage, 4), p.page * p.headDim, 4);
+      if (isByte(p.k)) scale = ld(f32, at(keys, inPage, 4), p.page * p.headDim, 4);
       loop(c(0), c(heads), tile, [&](Value h0) {
         const int64_t unroll = p.headDim % 8 == 0 ? 8 : 2;
         Values acc = loop(c(0), c(p.headDim), unroll, Values(tile, cf(0)), [&](Value d, ValueRange now) {
@@ -122,7 +122,7 @@ struct Attention : AttentionRows {
       auto step = [&](Value j, Value slot, ValueRange now) {
         Values a(now.begin(), now.end());
         Value values = gepc(plane(slot), cachePlaneBytes(p.page, p.headDim, p.k)), inPage = remc(slot, p.page), scale;
-        if (p.v == KVFormat::int8) scale = ld(f32, at(values, inPage, 4), p.page * p.valueDim, 4);
+        if (isByte(p.v)) scale = ld(f32, at(values, inPage, 4), p.page * p.valueDim, 4);
         Value v = loadElement(at(values, add(mulc(inPage, p.valueDim), d), vb), p.v, scale);
         Value pj = gep(s, shl(sub(j, c0), 2));
         for (int64_t k = 0; k < tile; ++k) a[k] = fma(ld(f32, pj, k * p.chunk * 4, 4), v, a[k]);

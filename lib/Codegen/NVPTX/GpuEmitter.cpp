@@ -141,13 +141,15 @@ Value GpuEmitter::loadElement(Value p, KVFormat f, Value scale) {
   case KVFormat::f32: return ld(f32, p, 0, 4);
   case KVFormat::f16: return ext(ld(f16, p, 0, 2));
   case KVFormat::bf16: return fromBf16Bits(ld(i16, p, 0, 2));
+  case KVFormat::e4m3: return fmul(ext(elementOf(e4m3ToHalf(zext(i16, ld(i8, p, 0, 1))), 0)), scale);
   case KVFormat::int8: break;
   }
   return fmul(i2f(sext(i32, ld(i8, p, 0, 1))), scale);
 }
 
 void GpuEmitter::storeElement(Value x, Value p, KVFormat f) {
-  Value v = toStored(*this, x, f);
+  // The instruction converts two values, the second one into the low byte.
+  Value v = f == KVFormat::e4m3 ? trunc(i8, intrinsic("llvm.nvvm.ff.to.e4m3x2.rn", i16, {cf(0), x})) : toStored(*this, x, f);
   st(v, p, 0, unsigned(elementBytes(f)));
 }
 

@@ -82,6 +82,8 @@ struct GpuEmitter : Emitter {
   /// One stored KV element, widened. |p| is the element's address.
   Value loadElement(Value p, KVFormat f, Value scale);
   void storeElement(Value x, Value p, KVFormat f);
+  /// The e4m3 values of the low and the high byte of an i16, as two f16.
+  Value e4m3ToHalf(Value pair) { return intrinsic("llvm.nvvm.e4m3x2.to.f16x2.rn", vec(2, f16), {pair}); }
 
 private:
   ModuleOp module;

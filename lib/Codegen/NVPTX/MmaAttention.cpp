@@ -18,8 +18,6 @@ namespace {
 constexpr int64_t warpCount = 4, blockThreads = 32 * warpCount;
 constexpr int64_t sharedLimit = 48 << 10;
 
-bool isByte(KVFormat f) { return f == KVFormat::int8; }
-
 /// What a block works on.
 struct Tile {
   int64_t heads = 0;   ///< query heads of one KV head; 0: none fits
@@ -51,6 +49,9 @@ Tile tileOf(const AttentionParams &p) {
 struct MmaAttention : AttentionRows {
   const Tile tile;
   const int64_t steps; ///< of 16 dimensions, for scores
+  /// Whether scores and values go through mma.sync on f16; else on bf16. e4m3 is exact in f16, and there is an instruction that makes it so; but a
+  /// probability times the scale of e4m3 values may be too small for f16.
+  const bool halfKeys, halfValues;
   int64_t lanesDims;   ///< dimensions of V that a lane loads at once: 2 or 4
   int64_t pieces, mine; ///< pieces of 8 * lanesDims dimensions, and those of a warp
   Value scores, queries, valueScales, stats, info; ///< shared
@@ -60,7 +61,8 @@ struct MmaAttention : AttentionRows {
   int64_t n = 0;                          ///< n tiles of the body being emitted
 
   MmaAttention(ModuleOp m, StringRef symbol, const AttentionParams &p, const Chip &chip)
-      : AttentionRows(m, symbol, p, chip, blockThreads, {Use::in, Use::in, Use::inout}, tileOf(p).heads), tile(tileOf(p)), steps(keySteps(p)) {
+      : AttentionRows(m, symbol, p, chip, blockThreads, {Use::in, Use::in, Use::inout}, tileOf(p).heads), tile(tileOf(p)), steps(keySteps(p)),
+        halfKeys(p.k == KVFormat::f16 || p.k == KVFormat::e4m3), halfValues(p.v == KVFormat::f16) {
     auto cost = [&](int64_t w) { return w * ((p.valueDim + 8 * w * warpCount - 1) / (8 * w * warpCount)); };
     lanesDims = p.valueDim % 4 == 0 && cost(4) <= cost(2) ? 4 : 2;
     pieces = (p.valueDim + 8 * lanesDims - 1) / (8 * lanesDims);
@@ -143,6 +145,13 @@ struct MmaAttention : AttentionRows {
     auto constant = [&](uint16_t bits) { return bitcastPair(pair, ci(i32, int32_t(bits | uint32_t(bits) << 16))); };
     return bitcastPair(i32, fma(bitcastPair(pair, x), constant(y), constant(z)));
   }
+  /// Byte |i| of |x| and of |y|, which are e4m3, as f16 or bf16, exactly: x in the low half.
+  Value e4m3ToPair(Value x, Value y, int64_t i, bool half) {
+    if (half) return bitcastPair(i32, e4m3ToHalf(trunc(i16, permute(x, y, i | (4 + i) << 4))));
+    // Each in the upper byte of its half. Sign, exponent and fraction, 4 bits further right, are a bf16 of 2^-120 of the value.
+    Value w = permute(x, y, i << 4 | (4 + i) << 12), bits = ori(maskPair(w, 0x80008000), maskPair(shru(w, 4), 0x07f007f0));
+    return fmaPair(bits, 0x7b80, 0x8000); // 2^120, -0
+  }
   /// Byte |i| of |x| and of |y| as bf16, exactly: x in the low half.
   Value bytesToPair(Value x, Value y, int64_t i) {
     Value w = permute(x, y, i | i << 4 | (4 + i) << 8 | (4 + i) << 12);
@@ -153,11 +162,13 @@ struct MmaAttention : AttentionRows {
     return bitcastPair(i32, fma(bitcastPair(pair, low), one, bitcastPair(pair, sign)));
   }
   /// What four loads hold ([k][word], words of two 16-bit or four 8-bit rows), as A operand of rows 2 m and 2 m + 1 of the lane.
-  Values operand(const SmallVector<Values> &w, int64_t m, KVFormat f) {
+  Values operand(const SmallVector<Values> &w, int64_t m, KVFormat f, bool half) {
     Values a;
     for (int64_t k = 0; k < 4; k += 2)
       for (int64_t r = 0; r < 2; ++r)
-        a.push_back(isByte(f) ? bytesToPair(w[k][m / 2], w[k + 1][m / 2], 2 * (m % 2) + r) : permute(w[k][m], w[k + 1][m], r ? 0x7632 : 0x5410));
+        a.push_back(f == KVFormat::int8   ? bytesToPair(w[k][m / 2], w[k + 1][m / 2], 2 * (m % 2) + r)
+                    : f == KVFormat::e4m3 ? e4m3ToPair(w[k][m / 2], w[k + 1][m / 2], 2 * (m % 2) + r, half)
+                                          : permute(w[k][m], w[k + 1][m], r ? 0x7632 : 0x5410));
     return a;
   }
   /// |rows| elements side by side.
@@ -170,27 +181,26 @@ struct MmaAttention : AttentionRows {
     for (int64_t i = 0; i < words; ++i) all.push_back(elementOf(v, i));
     return all;
   }
-  /// {first, second} rounded to the format that goes with a KV format's mma, first in the low half.
-  Value roundPair(KVFormat f, Value first, Value second) {
-    bool half = f == KVFormat::f16;
+  /// {first, second} rounded to f16 (|half|) or bf16, first in the low half.
+  Value roundPair(bool half, Value first, Value second) {
     return bitcastPair(i32, intrinsic(half ? "llvm.nvvm.ff2f16x2.rn" : "llvm.nvvm.ff2bf16x2.rn", vec(2, half ? f16 : bf16), {second, first}));
   }
   /// A pair of float32 as two pairs whose sum they nearly are.
-  Values splitPair(KVFormat f, Value first, Value second) {
-    Value high = roundPair(f, first, second), a, b;
-    if (f == KVFormat::f16) {
+  Values splitPair(bool half, Value first, Value second) {
+    Value high = roundPair(half, first, second), a, b;
+    if (half) {
       Value v = bitcastPair(vec(2, f16), high);
       a = ext(elementOf(v, 0)), b = ext(elementOf(v, 1));
     } else {
       a = bitcast(f32, shl(high, 16)), b = bitcast(f32, maskPair(high, 0xffff0000));
     }
-    return {high, roundPair(f, fsub(first, a), fsub(second, b))};
+    return {high, roundPair(half, fsub(first, a), fsub(second, b))};
   }
   /// acc + a * b for both parts of b: |parts| are {high, low, high, low} words.
-  Values multiply(KVFormat f, const Values &a, const Values &parts, Values acc) {
+  Values multiply(bool half, const Values &a, const Values &parts, Values acc) {
     for (int64_t part = 0; part < 2; ++part) {
       Values b{parts[part], parts[2 + part]};
-      if (f != KVFormat::f16) {
+      if (!half) {
         acc = mma("m16n8k16.row.col.bf16", a, b, acc);
         continue;
       }
@@ -227,7 +237,7 @@ struct MmaAttention : AttentionRows {
     auto place = [&](Value query) { return at(at(arg(0), add(first, rowOf(query)), p.qStride * 4), add(head0, remc(query, heads)), p.headDim * 4); };
     auto guarded = [&](Value q, Value d) { return p.headDim % 16 ? ldfGuarded(q, d, p.headDim) : ldf(q, d); };
     // f16 has few exponents: the query is divided by the power of two at its largest element, exactly.
-    const bool scaled = p.k == KVFormat::f16;
+    const bool scaled = halfKeys;
     eachWarp(queryCount(), [&](Value query) {
       Value factor = cf(p.scale);
       if (scaled) {
@@ -252,7 +262,7 @@ struct MmaAttention : AttentionRows {
               x.push_back(guarded(q, addc(d0, 4 * e)));
               if (scaled) x.back() = fmul(x.back(), getStat(query, Fresh));
             }
-            Values lo = splitPair(p.k, x[0], x[1]), hi = splitPair(p.k, x[2], x[3]);
+            Values lo = splitPair(halfKeys, x[0], x[1]), hi = splitPair(halfKeys, x[2], x[3]);
             return Values{lo[0], lo[1], hi[0], hi[1]};
           },
           [&] { return Values(4, ci(i32, 0)); });
@@ -269,10 +279,10 @@ struct MmaAttention : AttentionRows {
       SmallVector<Values> w;
       for (int64_t e = 0; e < 4; ++e) w.push_back(words(s, e));
       SmallVector<Values> a;
-      for (int64_t m = 0; m < pairs; ++m) a.push_back(operand(w, m, p.k));
+      for (int64_t m = 0; m < pairs; ++m) a.push_back(operand(w, m, p.k, halfKeys));
       for (int64_t j = 0; j < n; ++j) {
         Values q = queryPart(s, j);
-        for (int64_t m = 0; m < pairs; ++m) acc[m * n + j] = multiply(p.k, a[m], q, acc[m * n + j]);
+        for (int64_t m = 0; m < pairs; ++m) acc[m * n + j] = multiply(halfKeys, a[m], q, acc[m * n + j]);
       }
     }
     return acc;
@@ -425,7 +435,7 @@ struct MmaAttention : AttentionRows {
         Values scale = pairOf(gep(valueScales, shl(lane, 3)), 256 * int64_t(k));
         for (int64_t i = 0; i < 2; ++i) pair[i] = fmul(pair[i], scale[i]);
       }
-      storePair(splitPair(p.v, pair[0], pair[1]), at, 256 * int64_t(k));
+      storePair(splitPair(halfValues, pair[0], pair[1]), at, 256 * int64_t(k));
     }
     return {largest, warpSum(sum)};
   }
@@ -465,7 +475,7 @@ struct MmaAttention : AttentionRows {
             });
         for (int64_t k = 0; k < 2; ++k) w[k] = select(visible(addc(j, k)), fmul(w[k], scale[k]), cf(0));
       }
-      storePair(splitPair(p.v, w[0], w[1]), at);
+      storePair(splitPair(halfValues, w[0], w[1]), at);
       return Values{sum};
     })[0];
     return {largest, warpSum(sum)};
@@ -496,10 +506,10 @@ struct MmaAttention : AttentionRows {
         SmallVector<Values> w;
         for (int64_t e = 0; e < 4; ++e) w.push_back(words(d, e));
         for (int64_t m = 0; m < lanesDims / 2; ++m) {
-          Values a = operand(w, m, p.v);
+          Values a = operand(w, m, p.v, halfValues);
           for (int64_t k = 0; k < n; ++k) {
             ValueRange old = ValueRange(acc).slice(((i * lanesDims / 2 + m) * n + k) * 4, 4);
-            next.append(take(k, old, [&] { return multiply(p.v, a, probabilities[k], Values(old.begin(), old.end())); }));
+            next.append(take(k, old, [&] { return multiply(halfValues, a, probabilities[k], Values(old.begin(), old.end())); }));
           }
         }
         return next;

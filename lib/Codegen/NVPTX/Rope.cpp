@@ -60,18 +60,18 @@ struct RopeAppend : GpuEmitter {
     if (p.rope) rotate();
   }
 
-  /// room[0 .. n) into the cache: |address|(i) is the place of element i, |scaleAt| that of the scale (int8).
+  /// room[0 .. n) into the cache: |address|(i) is the place of element i, |scaleAt| that of the scale (bytes).
   void append(int64_t n, KVFormat f, Value scaleAt, llvm::function_ref<Value(Value i)> address) {
     Value inverse;
-    if (f == KVFormat::int8) {
+    if (isByte(f)) {
       Value largest = cf(0);
       for (int64_t i = 0; i < n; i += 32) {
         Value at = addc(lane, i), v = i + 32 <= n ? ldf(room, at) : ldfGuarded(room, at, n);
         largest = fmax(largest, fabs(v));
       }
       Value amax = warpMax(largest), some = fcmp(arith::CmpFPredicate::OGE, amax, cf(1e-30f));
-      inverse = select(some, fdiv(cf(127), amax), cf(0));
-      when(eq(lane32, 0), [&] { st(fmul(amax, cf(1.0f / 127)), scaleAt, 0, 4); });
+      inverse = select(some, fdiv(cf(byteLimit(f)), amax), cf(0));
+      when(eq(lane32, 0), [&] { st(fmul(amax, cf(1.0f / byteLimit(f))), scaleAt, 0, 4); });
     }
     eachLane(n, [&](Value i) {
       Value x = ldf(room, i);

@@ -134,7 +134,7 @@ void AttentionCore::scores(const QueryTile &tile, const History &h, Value q, Val
       Value inPage = remc(token, p.page);
       key.push_back(p.page == 16 ? plane : gep(plane, mulc(inPage, dim * bytes)));
       value.push_back(valuesOf(plane, inPage));
-      if (p.k == KVFormat::int8) scale.push_back(ld(vf, gep(plane, shl(inPage, 2)), p.page * dim, 4));
+      if (isByte(p.k)) scale.push_back(ld(vf, gep(plane, shl(inPage, 2)), p.page * dim, 4));
     }
     Values acc(nq * ng, splatF(vf, 0));
     acc = loop(c(0), c(dim), unroll, acc, [&](Value d, ValueRange in) {
@@ -244,7 +244,7 @@ void AttentionCore::values(int64_t count, const History &h, Value i, Value c0, V
           SmallVector<Value> x;
           for (OutPiece e : part) {
             Value scale;
-            if (p.v == KVFormat::int8)
+            if (isByte(p.v))
               scale =
                   splat(vec(e.width, f32), ld(f32, at(plane, inPage, 4), keyBytes + p.page * p.valueDim + u * 4, 4));
             x.push_back(loadStored(*this, v, (u * p.valueDim + e.at) * bytes, e.width, p.v, scale, bytes));

@@ -94,21 +94,21 @@ struct RopeAppend : Emitter {
     return parts;
   }
 
-  /// Largest magnitude to {scale, 127 / it}, as the activation quantization has it.
-  std::pair<Value, Value> int8Scale(ArrayRef<Part> parts) {
+  /// Largest magnitude to {scale, limit / it}, as the activation quantization has it with 127.
+  std::pair<Value, Value> byteScale(ArrayRef<Part> parts, KVFormat f) {
     Value amax = cf(0);
     for (const Part &q : parts)
       amax = fmax(amax, treeMax(fabs(q.v)));
     Value some = fcmp(arith::CmpFPredicate::OGE, amax, cf(1e-30f));
-    return {fmul(amax, cf(1.0f / 127)), select(some, fdiv(cf(127), amax), cf(0))};
+    return {fmul(amax, cf(1.0f / byteLimit(f))), select(some, fdiv(cf(byteLimit(f)), amax), cf(0))};
   }
 
   void appendKey(SmallVector<Part> parts, Value plane, Value token) {
     int64_t bytes = elementBytes(p.k);
     Value inGroup = andc(token, 15);
     Value to = gep(at(plane, shru(token, 4), p.headDim * 16 * bytes), mulc(inGroup, bytes));
-    if (p.k == KVFormat::int8) {
-      auto [scale, inv] = int8Scale(parts);
+    if (isByte(p.k)) {
+      auto [scale, inv] = byteScale(parts, p.k);
       st(scale, at(plane, token, 4), p.page * p.headDim, 4);
       for (Part &q : parts)
         q.v = fmul(q.v, splat(cast<VectorType>(q.v.getType()), inv));
@@ -127,8 +127,8 @@ struct RopeAppend : Emitter {
     SmallVector<Part> parts;
     for (Piece q : pieces(p.valueDim))
       parts.push_back({q.at, ld(vec(q.width, f32), x, q.at * 4, 4)});
-    if (p.v == KVFormat::int8) {
-      auto [scale, inv] = int8Scale(parts);
+    if (isByte(p.v)) {
+      auto [scale, inv] = byteScale(parts, p.v);
       st(scale, at(plane, token, 4), p.page * p.valueDim, 4);
       for (Part &q : parts)
         q.v = fmul(q.v, splat(cast<VectorType>(q.v.getType()), inv));

@@ -24,8 +24,9 @@ std::vector<AttentionParams> grid() {
   add(shape(5, 1, 18, 34, F::bf16, F::int8, 32), 64, 33);
   add(shape(8, 1, 128, 64, F::int8, F::bf16, 32));
   add(shape(6, 2, 6, 2, F::f16, F::f32, 16), 16, 7);
+  add(shape(6, 2, 64, 34, F::e4m3, F::e4m3, 32), 64, 100);
   if (!fullGrid()) return g;
-  for (F k : {F::f32, F::f16, F::bf16, F::int8})
+  for (F k : {F::f32, F::f16, F::bf16, F::int8, F::e4m3})
     for (int64_t page : {16, 32, 64, 128}) {
       add(shape(7, 1, 64, 64, k, k, page));
       add(shape(16, 1, 96, 128, k, k, page), 128, 300);
@@ -210,8 +211,8 @@ TEST(Attention, NothingBeyondARowsEntryReachesIt) {
               std::memset(s.cache.keyAt(block, h, slot, d), 0xff, size_t(model::Cache::size(p.k)));
             for (int64_t d = 0; d < p.valueDim; ++d)
               std::memset(s.cache.valueAt(block, h, slot, d), 0xff, size_t(model::Cache::size(p.v)));
-            if (p.k == KVFormat::int8) std::memset(s.cache.keyScale(block, h, slot), 0xff, 4);
-            if (p.v == KVFormat::int8) std::memset(s.cache.valueScale(block, h, slot), 0xff, 4);
+            if (isByte(p.k)) std::memset(s.cache.keyScale(block, h, slot), 0xff, 4);
+            if (isByte(p.v)) std::memset(s.cache.valueScale(block, h, slot), 0xff, 4);
           }
         Buffer q(s.q.size() * 4), out(size_t(s.rows * p.outStride * 4)), pool(s.cache.bytes.size());
         std::memcpy(q.data(), s.q.data(), q.size());

@@ -139,13 +139,13 @@ TEST(RopeAppend, MatchesTheModel) {
     p.headStride = c.headStride, p.blockStride = c.blockStride + 128;
     grid.push_back(p);
   };
-  const KVFormat all[] = {KVFormat::f32, KVFormat::f16, KVFormat::bf16, KVFormat::int8};
-  for (int i = 0; i < 4; ++i) {
-    add(64, 64, 64, i, all[i], all[(i + 1) % 4], 16);
+  const KVFormat all[] = {KVFormat::f32, KVFormat::f16, KVFormat::bf16, KVFormat::int8, KVFormat::e4m3};
+  for (int i = 0; i < 5; ++i) {
+    add(64, 64, 64, i, all[i], all[(i + 1) % 5], 16);
     add(80, 80, 32, 6 + i % 2, all[i], all[i], 32);
-    add(18, 34, 14, i, all[i], all[3 - i], 64);
+    add(18, 34, 14, i, all[i], all[4 - i], 64);
     add(6, 2, 6, 7 - i, all[i], all[i], 16);
-    add(128, 128, 128, i + 4, all[i], all[i], 128);
+    add(128, 128, 128, (i + 4) % 8, all[i], all[i], 128);
   }
   add(64, 64, 0, 0, KVFormat::f16, KVFormat::f16, 16);
   add(64, 64, 64, 8, KVFormat::f16, KVFormat::f16, 16);

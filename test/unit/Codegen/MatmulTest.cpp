@@ -153,6 +153,7 @@ void runCase(const Case &c, const KernelLibrary &library, X86Target target, cons
 }
 
 bool full() { return std::getenv("LATHE_FULL") != nullptr; }
+bool longest() { return full() && std::getenv("LATHE_LONG") != nullptr; }
 
 void runCases(const std::vector<Case> &cases, const std::vector<int64_t> &rowCounts) {
   std::vector<X86Target> targets = hostTargets();
@@ -197,10 +198,10 @@ TEST(Matmul, MatchesTheScalarModelForEveryTypeAndFormat) {
   for (StorageType type : allTypes)
     for (ActFormat act : {ActFormat::int8, ActFormat::int8z, ActFormat::f32, ActFormat::bf16}) {
       if (isFloat(type) && isInt8(act)) continue;
-      // Quick run: int8 for all types, float weights, and a third of the rest.
+      // Quick run: int8 for all types, float weights, and a third of the rest; the longest has every shape of each pair.
       bool quick = act == ActFormat::int8 || isFloat(type) || (size_t(type) + size_t(act)) % 3 == 0;
       if (!full() && !quick) continue;
-      for (size_t s = 0; s < (full() ? 4 : 1); ++s) {
+      for (size_t s = 0; s < (longest() ? 4 : 1); ++s) {
         auto [n, k] = shapes[(next + s) % 4];
         cases.push_back(makeCase(type, act, n, k));
       }

@@ -128,14 +128,32 @@ inline void rope(float *x, const float *angles, int64_t rotary, bool interleaved
   }
 }
 
+/// The value of a positive e4m3 code, by its definition.
+inline float e4m3(int code) {
+  int exponent = code >> 3;
+  return exponent ? std::ldexp(8.0f + float(code & 7), exponent - 10) : std::ldexp(float(code & 7), -9);
+}
+/// The nearest e4m3 code, of two the even one; found by halving, as codes ascend with their values.
+inline uint8_t toE4m3(float x) {
+  float a = std::fabs(x);
+  int lo = 0, hi = 0x7e; // the answer is lo or hi
+  while (hi - lo > 1) {
+    int middle = (lo + hi) / 2;
+    (e4m3(middle) <= a ? lo : hi) = middle;
+  }
+  float below = a - e4m3(lo), above = e4m3(hi) - a; // exact: neighbours are within a factor of 2
+  int code = below < above || (below == above && lo % 2 == 0) ? lo : hi;
+  return static_cast<uint8_t>(code | (std::signbit(x) ? 0x80 : 0));
+}
+
 /// A KV pool of one layer group, addressed as docs/kernels.md says.
 struct Cache {
   std::vector<uint8_t> bytes;
   int64_t page = 16, heads = 1, keyDim = 0, valueDim = 0, blockStride = 0, headStride = 0;
   KVFormat k = KVFormat::f16, v = KVFormat::f16;
-  static int64_t size(KVFormat f) { return f == KVFormat::f32 ? 4 : f == KVFormat::int8 ? 1 : 2; }
-  int64_t keyBytes() const { return page * keyDim * size(k) + (k == KVFormat::int8 ? page * 4 : 0); }
-  int64_t valueBytes() const { return page * valueDim * size(v) + (v == KVFormat::int8 ? page * 4 : 0); }
+  static int64_t size(KVFormat f) { return f == KVFormat::f32 ? 4 : isByte(f) ? 1 : 2; }
+  int64_t keyBytes() const { return page * keyDim * size(k) + (isByte(k) ? page * 4 : 0); }
+  int64_t valueBytes() const { return page * valueDim * size(v) + (isByte(v) ? page * 4 : 0); }
   void shape(int64_t blocks) {
     headStride = (keyBytes() + valueBytes() + 63) / 64 * 64;
     blockStride = headStride * heads;
@@ -148,7 +166,7 @@ struct Cache {
   static float load(const uint8_t *p, KVFormat f, float scale) {
     float x;
     uint16_t h;
-    std::memcpy(&h, p, f == KVFormat::int8 ? 1 : 2);
+    std::memcpy(&h, p, isByte(f) ? 1 : 2);
     switch (f) {
     case KVFormat::f32:
       std::memcpy(&x, p, 4);
@@ -157,6 +175,8 @@ struct Cache {
       return half(h);
     case KVFormat::bf16:
       return fromBits(static_cast<uint32_t>(h) << 16);
+    case KVFormat::e4m3:
+      return (*p & 0x80 ? -e4m3(*p & 0x7f) : e4m3(*p)) * scale;
     case KVFormat::int8:
       return static_cast<float>(static_cast<int8_t>(*p)) * scale;
     }
@@ -177,7 +197,7 @@ struct Cache {
     return head(block, h) + keyBytes() + page * valueDim * size(v) + slot % page * 4;
   }
   template <class At> void put(const float *x, int64_t n, KVFormat f, uint8_t *scaleAt, At at) {
-    if (f != KVFormat::int8) {
+    if (!isByte(f)) {
       for (int64_t d = 0; d < n; ++d)
         store(at(d), f, x[d]);
       return;
@@ -185,10 +205,10 @@ struct Cache {
     float amax = 0;
     for (int64_t d = 0; d < n; ++d)
       amax = std::fmax(amax, std::fabs(x[d]));
-    float scale = amax * (1.0f / 127.0f), inv = amax >= 1e-30f ? 127.0f / amax : 0.0f;
+    float limit = f == KVFormat::e4m3 ? 448.0f : 127.0f, scale = amax * (1.0f / limit), inv = amax >= 1e-30f ? limit / amax : 0.0f;
     std::memcpy(scaleAt, &scale, 4);
     for (int64_t d = 0; d < n; ++d)
-      *at(d) = static_cast<uint8_t>(static_cast<int8_t>(std::nearbyintf(x[d] * inv)));
+      *at(d) = f == KVFormat::e4m3 ? toE4m3(x[d] * inv) : static_cast<uint8_t>(static_cast<int8_t>(std::nearbyintf(x[d] * inv)));
   }
   void append(int64_t block, int64_t h, int64_t slot, const float *key, const float *value) {
     put(key, keyDim, k, keyScale(block, h, slot), [&](int64_t d) { return keyAt(block, h, slot, d); });
@@ -196,12 +216,12 @@ struct Cache {
   }
   float key(int64_t block, int64_t h, int64_t slot, int64_t d) {
     float s = 0;
-    if (k == KVFormat::int8) std::memcpy(&s, keyScale(block, h, slot), 4);
+    if (isByte(k)) std::memcpy(&s, keyScale(block, h, slot), 4);
     return load(keyAt(block, h, slot, d), k, s);
   }
   float value(int64_t block, int64_t h, int64_t slot, int64_t d) {
     float s = 0;
-    if (v == KVFormat::int8) std::memcpy(&s, valueScale(block, h, slot), 4);
+    if (isByte(v)) std::memcpy(&s, valueScale(block, h, slot), 4);
     return load(valueAt(block, h, slot, d), v, s);
   }
 };

@@ -133,6 +133,55 @@ TEST(InterpreterKernels, F16RoundsToNearestEven) {
   }
 }
 
+/// Every float16, and what lies next to it, against a search among all values that e4m3 has.
+TEST(InterpreterKernels, E4M3RoundsToNearestEven) {
+  std::vector<float> values; // by code: 0 .. 0x7e; 0x7f is no number
+  for (int code = 0; code < 0x7f; ++code) {
+    int exponent = code >> 3, fraction = code & 7;
+    values.push_back(exponent ? std::ldexp(8.0f + float(fraction), exponent - 10) : std::ldexp(float(fraction), -9));
+  }
+  ASSERT_EQ(values.back(), 448.0f);
+  auto nearest = [&](double x) {
+    size_t best = 0;
+    for (size_t code = 1; code < values.size(); ++code) {
+      double is = std::fabs(x - values[code]), was = std::fabs(x - values[best]);
+      if (is < was || (is == was && code % 2 == 0)) best = code;
+    }
+    return values[best];
+  };
+  for (uint32_t bits = 0; bits < 0x7c00; bits += 3) {
+    float x = float(std::bit_cast<_Float16>(uint16_t(bits)));
+    for (float v : {std::nextafterf(x, 0.0f), x, std::nextafterf(x, INFINITY)}) {
+      ASSERT_EQ(interp::roundToE4M3(v), nearest(v)) << v;
+      ASSERT_EQ(interp::roundToE4M3(-v), -nearest(v)) << v;
+    }
+  }
+  for (size_t code = 0; code + 1 < values.size(); ++code) { // ties
+    float tie = (values[code] + values[code + 1]) / 2;
+    ASSERT_EQ(interp::roundToE4M3(tie), values[code + code % 2]) << tie;
+  }
+  EXPECT_EQ(interp::roundToE4M3(1e30f), 448.0f);
+  EXPECT_EQ(interp::roundToE4M3(-INFINITY), -448.0f);
+  EXPECT_TRUE(std::isnan(interp::roundToE4M3(NAN)));
+}
+
+/// The largest element of a stored head is kept, all others to a sixteenth of themselves (or half a step of the smallest).
+TEST(InterpreterKernels, E4M3EntriesKeepTheErrorTheyPromise) {
+  std::mt19937 random(4);
+  std::normal_distribution<float> normal;
+  std::vector<float> x(64), y(64);
+  for (float scale : {1e-3f, 1.0f, 3e4f}) {
+    float amax = 0;
+    for (float &v : x) v = scale * normal(random), amax = std::max(amax, std::fabs(v));
+    interp::roundEntry(interp::Store::e4m3, x.data(), 64, y.data());
+    for (int i = 0; i < 64; ++i) EXPECT_LE(std::fabs(x[i] - y[i]), std::max(std::fabs(x[i]) / 16, amax / 448 / 1024) * 1.0001f) << i;
+    EXPECT_EQ(std::count_if(y.begin(), y.end(), [&](float v) { return std::fabs(std::fabs(v) - amax) < 1e-6f * amax; }), 1);
+  }
+  std::fill(x.begin(), x.end(), 1e-31f); // too small for its quotient
+  interp::roundEntry(interp::Store::e4m3, x.data(), 64, y.data());
+  EXPECT_EQ(y, std::vector<float>(64));
+}
+
 TEST(InterpreterKernels, ActivationsKeepTheErrorTheyPromise) {
   std::mt19937 random(1);
   std::normal_distribution<float> normal;

@@ -42,8 +42,7 @@ std::vector<AttentionParams> grid() {
 
 const Batch batches[] = {{{{1, 1}}}, {{{300, 1}, {17, 2}, {256, 1}}}, {{{66, 5}}}, {{{260, 6}, {70, 12}}, true}};
 
-TEST(EmulatedAttention, EveryFormMatchesTheModel) {
-  std::vector<AttentionParams> g = grid();
+void everyFormMatchesTheModel(const std::vector<AttentionParams> &g, const std::vector<const Chip *> &chips) {
   std::vector<PtxJob> jobs;
   for (size_t i = 0; i < g.size(); ++i)
     for (auto form : {AttentionParams::whole, AttentionParams::split, AttentionParams::combine}) {
@@ -51,7 +50,7 @@ TEST(EmulatedAttention, EveryFormMatchesTheModel) {
       p.form = form;
       jobs.push_back(job("k" + std::to_string(i) + "_" + std::to_string(form), p, nvptx::emitAttention));
     }
-  for (const Chip *chip : emulatedChips()) {
+  for (const Chip *chip : chips) {
     Machine machine(jobs, *chip);
     ASSERT_TRUE(machine);
     for (size_t i = 0; i < g.size(); ++i)
@@ -75,6 +74,14 @@ TEST(EmulatedAttention, EveryFormMatchesTheModel) {
         ASSERT_TRUE(sameBits(combined.as<float>(), expected.as<float>(), s.rows * p.outStride));
       }
   }
+}
+
+TEST(EmulatedAttention, EveryFormMatchesTheModel) { everyFormMatchesTheModel(grid(), emulatedChips()); }
+
+TEST(EmulatedAttention, E4m3MatchesTheModel) {
+  std::vector<AttentionParams> g{shape(4, 2, 80, 34, KVFormat::e4m3, KVFormat::e4m3, 16), shape(3, 1, 18, 64, KVFormat::e4m3, KVFormat::f16, 32)};
+  for (AttentionParams &p : g) p.chunk = 64, p.maxChunks = 6;
+  everyFormMatchesTheModel(g, fp8Chips());
 }
 
 TEST(EmulatedAttention, QuantizedOutputIsTheQuantizationOfTheRows) {
@@ -115,32 +122,22 @@ TEST(EmulatedAttention, QuantizedOutputIsTheQuantizationOfTheRows) {
   }
 }
 
-TEST(EmulatedRopeAppend, MatchesTheModel) {
-  std::vector<RopeAppendParams> g;
-  auto add = [&](int64_t dim, int64_t valueDim, int64_t rotary, int flags, KVFormat k, KVFormat v, int64_t page) {
-    RopeAppendParams p;
-    p.qHeads = 6, p.kvHeads = 2, p.headDim = dim, p.valueDim = valueDim, p.rotaryDim = rotary;
-    p.interleaved = flags & 1, p.qNorm = flags & 2, p.kNorm = flags & 4, p.rope = rotary > 0, p.appendKV = !(flags & 8);
-    p.qkvStride = rowStride(8 * dim + 2 * valueDim), p.k = k, p.v = v, p.page = page;
-    model::Cache c;
-    c.page = page, c.heads = 2, c.keyDim = dim, c.valueDim = valueDim, c.k = k, c.v = v;
-    c.shape(0);
-    p.headStride = c.headStride, p.blockStride = c.blockStride + 128;
-    g.push_back(p);
-  };
-  const KVFormat all[] = {KVFormat::f32, KVFormat::f16, KVFormat::bf16, KVFormat::int8};
-  for (int i = 0; i < 4; ++i) {
-    add(64, 64, 64, i, all[i], all[(i + 1) % 4], 16);
-    add(80, 80, 32, 6 + i % 2, all[i], all[i], 32);
-    if (fullGrid()) add(18, 34, 14, i, all[i], all[3 - i], 64);
-    if (fullGrid()) add(6, 2, 6, 7 - i, all[i], all[i], 16);
-  }
-  add(64, 64, 0, 0, KVFormat::f16, KVFormat::f16, 16);
-  add(64, 64, 64, 8, KVFormat::f16, KVFormat::f16, 16);
-  add(256, 256, 256, 6, KVFormat::bf16, KVFormat::bf16, 16);
+RopeAppendParams ropeAppend(int64_t dim, int64_t valueDim, int64_t rotary, int flags, KVFormat k, KVFormat v, int64_t page) {
+  RopeAppendParams p;
+  p.qHeads = 6, p.kvHeads = 2, p.headDim = dim, p.valueDim = valueDim, p.rotaryDim = rotary;
+  p.interleaved = flags & 1, p.qNorm = flags & 2, p.kNorm = flags & 4, p.rope = rotary > 0, p.appendKV = !(flags & 8);
+  p.qkvStride = rowStride(8 * dim + 2 * valueDim), p.k = k, p.v = v, p.page = page;
+  model::Cache c;
+  c.page = page, c.heads = 2, c.keyDim = dim, c.valueDim = valueDim, c.k = k, c.v = v;
+  c.shape(0);
+  p.headStride = c.headStride, p.blockStride = c.blockStride + 128;
+  return p;
+}
+
+void matchesTheModel(const std::vector<RopeAppendParams> &g, const std::vector<const Chip *> &chips) {
   std::vector<PtxJob> jobs;
   for (size_t i = 0; i < g.size(); ++i) jobs.push_back(job("k" + std::to_string(i), g[i], nvptx::emitRopeAppend));
-  for (const Chip *chip : emulatedChips()) {
+  for (const Chip *chip : chips) {
     Machine machine(jobs, *chip);
     ASSERT_TRUE(machine);
     for (size_t i = 0; i < g.size(); ++i) {
@@ -194,6 +191,27 @@ TEST(EmulatedRopeAppend, MatchesTheModel) {
       ASSERT_TRUE(sameBytes(pool.data(), cache.bytes.data(), pool.size()));
     }
   }
+}
+
+TEST(EmulatedRopeAppend, MatchesTheModel) {
+  std::vector<RopeAppendParams> g;
+  auto add = [&](auto... values) { g.push_back(ropeAppend(values...)); };
+  const KVFormat all[] = {KVFormat::f32, KVFormat::f16, KVFormat::bf16, KVFormat::int8};
+  for (int i = 0; i < 4; ++i) {
+    add(64, 64, 64, i, all[i], all[(i + 1) % 4], 16);
+    add(80, 80, 32, 6 + i % 2, all[i], all[i], 32);
+    if (fullGrid()) add(18, 34, 14, i, all[i], all[3 - i], 64);
+    if (fullGrid()) add(6, 2, 6, 7 - i, all[i], all[i], 16);
+  }
+  add(64, 64, 0, 0, KVFormat::f16, KVFormat::f16, 16);
+  add(64, 64, 64, 8, KVFormat::f16, KVFormat::f16, 16);
+  add(256, 256, 256, 6, KVFormat::bf16, KVFormat::bf16, 16);
+  matchesTheModel(g, emulatedChips());
+}
+
+TEST(EmulatedRopeAppend, E4m3MatchesTheModel) {
+  constexpr KVFormat f = KVFormat::e4m3;
+  matchesTheModel({ropeAppend(64, 64, 64, 4, f, f, 16), ropeAppend(18, 34, 14, 1, f, KVFormat::int8, 32)}, fp8Chips());
 }
 
 } // namespace

@@ -53,13 +53,23 @@ struct Case {
   size_t index = 0;
 };
 
-std::vector<Case> grid() {
+/// With |fp8|: the cases that need a chip with 8-bit floats, and no others.
+std::vector<Case> grid(bool fp8 = false) {
   std::vector<Case> g;
   auto add = [&](AttentionParams p, int64_t chunk, int64_t window = 0, float cap = 0) {
     p.chunk = chunk, p.window = window, p.softcap = cap, p.maxChunks = 320 / chunk + 1;
     g.push_back({p, g.size()});
   };
   using F = KVFormat;
+  if (fp8) {
+    add(shape(6, 2, 64, 64, F::e4m3, F::e4m3, 16), 256);
+    add(shape(5, 1, 18, 34, F::e4m3, F::e4m3, 32), 48, 33);
+    if (!fullGrid()) return g;
+    add(shape(8, 8, 80, 48, F::e4m3, F::bf16, 16), 64, 0, 50.0f);
+    add(shape(8, 4, 256, 256, F::e4m3, F::e4m3, 32), 256);
+    add(shape(16, 1, 96, 128, F::f16, F::e4m3, 64), 128, 300);
+    return g;
+  }
   add(shape(9, 3, 64, 64, F::f16, F::f16, 16), 256);
   add(shape(8, 2, 128, 128, F::bf16, F::bf16, 32), 256);
   add(shape(8, 8, 80, 80, F::int8, F::int8, 16), 64, 0, 50.0f);
@@ -86,10 +96,10 @@ std::vector<PtxJob> jobs(const std::vector<Case> &g) {
   return all;
 }
 
-/// The kernels of grid() on sm_80: compiled once for all tests.
-Machine &oldest() {
-  static Machine machine(jobs(grid()), *findChip("sm_80"));
-  return machine;
+/// The kernels of grid(fp8) on the oldest chip that runs them: compiled once for all tests.
+Machine &oldest(bool fp8 = false) {
+  static Machine machines[] = {{jobs(grid()), *emulatedChips().front()}, {jobs(grid(true)), *fp8Chips().front()}};
+  return machines[fp8];
 }
 
 /// The rows of |scene| by the whole form, after the split form gave the same bits.
@@ -111,12 +121,13 @@ std::vector<float> run(Machine &machine, const Case &c, Scene &s) {
 
 const Batch batches[] = {{{{1, 1}}}, {{{300, 1}, {17, 2}, {256, 1}}}, {{{262, 9}, {70, 6}}, true}, {{{90, 21}, {33, 12}}}};
 
-TEST(EmulatedMmaAttention, IsNearFloat64AndEqualInEveryForm) {
-  std::vector<Case> g = grid();
-  for (const Chip *chip : emulatedChips()) {
+void isNearFloat64AndEqualInEveryForm(bool fp8) {
+  std::vector<Case> g = grid(fp8);
+  std::vector<const Chip *> all = fp8 ? fp8Chips() : emulatedChips();
+  for (const Chip *chip : all) {
     std::optional<Machine> other;
-    if (chip != &chips().front()) other.emplace(jobs(g), *chip);
-    Machine &machine = other ? *other : oldest();
+    if (chip != all.front()) other.emplace(jobs(g), *chip);
+    Machine &machine = other ? *other : oldest(fp8);
     ASSERT_TRUE(machine);
     for (const Case &c : g)
       for (size_t b = 0; b < std::size(batches); ++b) {
@@ -134,11 +145,14 @@ TEST(EmulatedMmaAttention, IsNearFloat64AndEqualInEveryForm) {
             }
           }
         EXPECT_LT(worst, 1e-4); // of values of magnitude 1 to 4, scores of up to 100
-        RecordProperty("worst", std::to_string(worst));
+        ::testing::Test::RecordProperty("worst", std::to_string(worst));
         if (std::getenv("LATHE_VERBOSE")) std::printf("case %zu batch %zu: largest error %.3g\n", c.index, b, worst);
       }
   }
 }
+
+TEST(EmulatedMmaAttention, IsNearFloat64AndEqualInEveryForm) { isNearFloat64AndEqualInEveryForm(false); }
+TEST(EmulatedMmaAttention, E4m3IsNearFloat64AndEqualInEveryForm) { isNearFloat64AndEqualInEveryForm(true); }
 
 /// The rows of |s| from |first| on, |count| of them, as a step of their own.
 Scene part(const Scene &s, int64_t first, int64_t count) {
@@ -153,10 +167,10 @@ Scene part(const Scene &s, int64_t first, int64_t count) {
   return one;
 }
 
-TEST(EmulatedMmaAttention, BitsDoNotDependOnTheRowsBeside) {
-  Machine &machine = oldest();
+void bitsDoNotDependOnTheRowsBeside(bool fp8) {
+  Machine &machine = oldest(fp8);
   ASSERT_TRUE(machine);
-  for (const Case &c : grid()) {
+  for (const Case &c : grid(fp8)) {
     SCOPED_TRACE("case " + std::to_string(c.index));
     Scene s(c.p, Batch{{{90, 19}, {262, 3}}}, uint32_t(c.index));
     std::vector<float> all = run(machine, c, s);
@@ -176,11 +190,14 @@ TEST(EmulatedMmaAttention, BitsDoNotDependOnTheRowsBeside) {
   }
 }
 
+TEST(EmulatedMmaAttention, BitsDoNotDependOnTheRowsBeside) { bitsDoNotDependOnTheRowsBeside(false); }
+TEST(EmulatedMmaAttention, E4m3BitsDoNotDependOnTheRowsBeside) { bitsDoNotDependOnTheRowsBeside(true); }
+
 /// A path of a draft tree has the bits of the chain that it becomes when it is accepted.
-TEST(EmulatedMmaAttention, TreeRowsHaveTheBitsOfChains) {
-  Machine &machine = oldest();
+void treeRowsHaveTheBitsOfChains(bool fp8) {
+  Machine &machine = oldest(fp8);
   ASSERT_TRUE(machine);
-  for (const Case &c : grid()) {
+  for (const Case &c : grid(fp8)) {
     SCOPED_TRACE("case " + std::to_string(c.index));
     Scene tree(c.p, Batch{{{80, 11}}, true}, uint32_t(c.index + 50));
     std::vector<float> all = run(machine, c, tree);
@@ -199,14 +216,17 @@ TEST(EmulatedMmaAttention, TreeRowsHaveTheBitsOfChains) {
           move(&model::Cache::keyAt, c.p.headDim, model::Cache::size(c.p.k));
           move(&model::Cache::valueAt, c.p.valueDim, model::Cache::size(c.p.v));
           auto scale = [&](auto at) { std::memcpy((to.cache.*at)(table[j / c.p.page], h, j), (from.cache.*at)(table[history[size_t(j)] / c.p.page], h, history[size_t(j)]), 4); };
-          if (c.p.k == KVFormat::int8) scale(&model::Cache::keyScale);
-          if (c.p.v == KVFormat::int8) scale(&model::Cache::valueScale);
+          if (isByte(c.p.k)) scale(&model::Cache::keyScale);
+          if (isByte(c.p.v)) scale(&model::Cache::valueScale);
         }
       std::vector<float> y = run(machine, c, chain);
       EXPECT_TRUE(sameBits(y.data(), all.data() + r * c.p.outStride, c.p.outStride)) << "row " << r;
     }
   }
 }
+
+TEST(EmulatedMmaAttention, TreeRowsHaveTheBitsOfChains) { treeRowsHaveTheBitsOfChains(false); }
+TEST(EmulatedMmaAttention, E4m3TreeRowsHaveTheBitsOfChains) { treeRowsHaveTheBitsOfChains(true); }
 
 TEST(EmulatedMmaAttention, QuantizedOutputIsTheQuantizationOfTheRows) {
   AttentionParams p = shape(6, 2, 32, 64, KVFormat::bf16, KVFormat::int8, 16);

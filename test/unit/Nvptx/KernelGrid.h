@@ -20,8 +20,8 @@ template <typename P, typename Emit> PtxJob job(std::string symbol, P p, Emit em
 }
 
 /// Shapes of a model of 7 billion weights: what registers and shared memory are checked on. Every family, weight type and activation
-/// format is among them; |everything|: with each other.
-inline std::vector<PtxJob> realisticKernels(bool everything) {
+/// format is among them; |everything|: with each other. |fp8|: also kernels for chips with 8-bit floats.
+inline std::vector<PtxJob> realisticKernels(bool everything, bool fp8 = false) {
   std::vector<PtxJob> jobs;
   auto add = [&](const std::string &name, auto p, auto emit) { jobs.push_back(job(name + "_" + std::to_string(jobs.size()), p, emit)); };
   for (StorageType type : allTypes)
@@ -78,7 +78,8 @@ inline std::vector<PtxJob> realisticKernels(bool everything) {
   LoopsParams l;
   l.width = 4096, l.stride0 = l.outStride = 4096, l.select = l.outRows = true;
   jobs.push_back({"select", [l](mlir::ModuleOp m, llvm::StringRef symbol, const Chip &c) { return emitLoops(m, symbol, l, nullptr, c); }});
-  for (KVFormat f : {KVFormat::f32, KVFormat::f16, KVFormat::bf16, KVFormat::int8}) {
+  for (KVFormat f : {KVFormat::f32, KVFormat::f16, KVFormat::bf16, KVFormat::int8, KVFormat::e4m3}) {
+    if (f == KVFormat::e4m3 && !fp8) continue;
     RopeAppendParams r;
     r.qHeads = 32, r.kvHeads = 8, r.headDim = r.valueDim = r.rotaryDim = 128, r.qkvStride = 6144, r.k = r.v = f, r.page = 32;
     r.headStride = 2 * 32 * 128 * 4 + 1024, r.blockStride = 8 * r.headStride;
@@ -89,8 +90,8 @@ inline std::vector<PtxJob> realisticKernels(bool everything) {
       p.qHeads = 32, p.kvHeads = 8, p.headDim = p.valueDim = 128, p.scale = 0.088f, p.k = p.v = f, p.page = 32;
       p.headStride = r.headStride, p.blockStride = r.blockStride, p.qStride = 6144, p.outStride = 4096;
       p.form = form, p.maxChunks = 32, p.window = f == KVFormat::bf16 ? 1024 : 0, p.softcap = f == KVFormat::f32 ? 50.0f : 0.0f;
-      p.quantize = f != KVFormat::f32, p.act = f == KVFormat::int8 ? ActFormat::int8 : ActFormat::bf16;
-      if (form == AttentionParams::combine || f == KVFormat::f32 || f == KVFormat::int8) add("attention", p, emitAttention);
+      p.quantize = f != KVFormat::f32, p.act = isByte(f) ? ActFormat::int8 : ActFormat::bf16;
+      if (form == AttentionParams::combine || f == KVFormat::f32 || isByte(f)) add("attention", p, emitAttention);
       if (form == AttentionParams::combine || f == KVFormat::f32) continue;
       for (int64_t group : {1, 4, 8}) {
         if (!everything && group != 4 && f != KVFormat::bf16) continue;

@@ -19,6 +19,14 @@ inline std::vector<const Chip *> emulatedChips() {
   return out;
 }
 
+/// Chips to run kernels of 8-bit floats on: likewise, of those that have them.
+inline std::vector<const Chip *> fp8Chips() {
+  std::vector<const Chip *> out;
+  for (const Chip &c : chips())
+    if (c.has(Feature::fp8) && (codegen::test::fullGrid() || out.empty())) out.push_back(&c);
+  return out;
+}
+
 /// Kernels of one chip, loaded into an emulator of that chip.
 class Machine {
 public:

@@ -26,7 +26,7 @@ TEST_P(Ptxas, TakesEveryKernelWithoutSpills) {
   std::string ptxas = findPtxas();
   ASSERT_FALSE(ptxas.empty()) << "no ptxas: install the Python package nvidia-cuda-nvcc and name its ptxas in LATHE_PTXAS";
   bool everything = std::getenv("LATHE_FULL") != nullptr;
-  std::vector<PtxJob> jobs = nvptx::test::realisticKernels(everything);
+  std::vector<PtxJob> jobs = nvptx::test::realisticKernels(everything, chip.has(Feature::fp8));
   if (const char *some = std::getenv("LATHE_KERNELS")) // while working on a family
     llvm::erase_if(jobs, [&](const PtxJob &j) { return j.symbol.find(some) == std::string::npos; });
   auto ptx = buildPtx(jobs, chip, 2);

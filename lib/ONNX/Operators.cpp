@@ -31,9 +31,10 @@ const Row rows[] = {
     {"com.microsoft", "SkipLayerNormalization", 1, 3, 5, 1, 4, false, "epsilon:float"},
     {"com.microsoft", "RotaryEmbedding", 1, 4, 4, 1, 1, false,
      "interleaved:int=0 is_packed_batching:int=0 num_heads:int=0 rotary_embedding_dim:int=0 scale:float=1"},
-    {"com.microsoft", "GroupQueryAttention", 1, 7, 14, 1, 4, false,
-     "do_rotary:int=0 k_quant_type:string=NONE kv_cache_bit_width:int=0 kv_num_heads:int! local_window_size:int=-1 num_heads:int! "
-     "qk_output:int=0 rotary_interleaved:int=0 scale:float smooth_softmax:int=-1 softcap:float v_quant_type:string=NONE"},
+    {"com.microsoft", "GroupQueryAttention", 1, 7, 17, 1, 4, false,
+     "causal:int=1 do_rotary:int=0 k_norm_epsilon:float k_quant_type:string=NONE kv_cache_bit_width:int=0 kv_num_heads:int! local_window_size:int=-1 num_heads:int! "
+     "q_norm_epsilon:float qk_norm_epsilon:float=1e-06 qk_output:int=0 rotary_interleaved:int=0 scale:float sliding_window_cache:int=0 smooth_softmax:int=-1 "
+     "softcap:float v_quant_type:string=NONE"},
     {"com.microsoft", "MultiHeadAttention", 1, 1, 10, 1, 4, false,
      "mask_filter_value:float num_heads:int! scale:float unidirectional:int=0"},
     {"com.microsoft", "Attention", 1, 3, 7, 1, 2, false,

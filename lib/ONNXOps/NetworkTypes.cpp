@@ -157,6 +157,7 @@ LogicalResult rotary(TypeContext &c) {
   bool contrib = c.node.domain == "com.microsoft";
   unsigned cos = contrib ? 2 : 1, positions = contrib ? 1 : 3;
   if (c.rank(0) != 3 && c.rank(0) != 4) return c.node.error("an input of rank 3 or 4", c.describe(0));
+  if (contrib && (c.node.real("scale", 1) != 1 || c.node.integer("is_packed_batching", 0))) return c.node.error("neither a 'scale' nor 'is_packed_batching'", "one of them");
   Dim size = c.shape(0).back();
   int64_t heads = c.node.integer("num_heads", 0), rotated = c.node.integer("rotary_embedding_dim", 0);
   if (c.rank(0) == 3) {
@@ -213,11 +214,19 @@ LogicalResult contribAttention(TypeContext &c) {
   if (gqa) {
     if (c.has(7) != c.has(8) || (c.node.integer("do_rotary", 0) && !c.has(7))) return c.node.error("cos_cache and sin_cache for 'do_rotary'", c.describe(7) + " and " + c.describe(8));
     if (!c.has(5)) return c.node.error("seqlens_k", "nothing");
+    if (c.node.integer("smooth_softmax", -1) > 0) return c.node.error("no 'smooth_softmax'", "1");
+    if (!c.node.integer("causal", 1)) return c.node.error("'causal' of 1", "0");
+    if (c.node.integer("sliding_window_cache", 0) || c.node.integer("qk_output", 0)) return c.node.error("neither 'sliding_window_cache' nor 'qk_output'", "one of them");
+    if (c.node.string("k_quant_type", "NONE") != "NONE" || c.node.string("v_quant_type", "NONE") != "NONE" || c.node.integer("kv_cache_bit_width", 0) || c.has(12) || c.has(13))
+      return c.node.error("a cache that is not quantized", "'k_quant_type', 'v_quant_type', 'kv_cache_bit_width' or scales");
+    if (c.has(14) != c.has(15)) return c.node.error("q_norm_weight and k_norm_weight together", "one of them");
+    for (unsigned i : {14u, 15u})
+      if (c.has(i) && (c.rank(i) != 1 || failed(c.require(c.d.equal(c.shape(i)[0], s->headSize), "a weight for each element of a head", c.describe(i)))))
+        return c.rank(i) == 1 ? failure() : c.node.error("q_norm_weight and k_norm_weight of rank 1", c.describe(i));
     if (failed(c.ints(6, "total_sequence_length"))) return failure();
     // The buffer of the present is as long as the past's if that holds all tokens, as the operator's text says.
     Dim total = c.ints(6, "total_sequence_length")->front();
     present = c.d.max(s->past, total);
-    if (c.node.integer("local_window_size", -1) > 0 && c.node.integer("kv_cache_bit_width", 0)) return c.node.error("an unquantized KV cache", "'kv_cache_bit_width'");
   } else {
     for (unsigned i : {8u, 9u})
       if (c.has(i)) return c.node.error("no " + Twine(i == 8 ? "past_sequence_length" : "cache_indirection"), c.describe(i));
@@ -343,6 +352,7 @@ LogicalResult matMulNBits(TypeContext &c) {
   int64_t k = c.node.integer("K", 0), n = c.node.integer("N", 0), bits = c.node.integer("bits", 4), block = c.node.integer("block_size", 0);
   if (k <= 0 || n <= 0 || (bits != 2 && bits != 4 && bits != 8) || block < 16 || (block & (block - 1)))
     return c.node.error("'K' and 'N' of 1 or more, 'bits' of 2, 4 or 8 and a 'block_size' that is a power of two from 16", Twine(k) + ", " + Twine(n) + ", " + Twine(bits) + " and " + Twine(block));
+  if (c.node.integer("weight_prepacked", 0)) return c.node.error("weights that are not 'weight_prepacked'", Twine(c.node.integer("weight_prepacked", 0)));
   int64_t blocks = (k + block - 1) / block;
   auto elements = [&](unsigned i, int64_t wanted, const Twine &what) {
     return c.require(c.d.equal(c.d.product(c.shape(i)), wanted), what + " of " + Twine(wanted) + " elements", c.describe(i));
@@ -401,7 +411,7 @@ const std::vector<TypeEntry> &networkOperators() {
       {ms, "SkipSimplifiedLayerNormalization", 3, 4, "f---", skipNorm},
       {ms, "SkipLayerNormalization", 3, 5, "f----", skipNorm},
       {ms, "RotaryEmbedding", 4, 4, "fif-", rotary},
-      {ms, "GroupQueryAttention", 1, 12, "fff--iiffiff", contribAttention},
+      {ms, "GroupQueryAttention", 1, 16, "fff--iiffifff", contribAttention},
       {ms, "MultiHeadAttention", 3, 10, "ffffifffii", contribAttention},
       {ms, "Attention", 2, 7, "f--iffi", selfAttention},
       {ms, "MatMulNBits", 3, 6, "fafaif", matMulNBits},

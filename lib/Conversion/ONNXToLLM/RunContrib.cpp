@@ -204,7 +204,9 @@ bool GraphRun::attention(NodeOp op, In in, Out out) {
       if (n != sizes.total() - 1) return refuse("seqlens_k that is not the total length minus one");
     if (at(6)->known->i.size() != 1 || at(6)->known->i[0] != sizes.total()) return refuse("a total length that is not the past's and the step's");
     if (at(11) || op.getInt("smooth_softmax", -1) > 0) return refuse("attention sinks");
-    if (op.getString("k_quant_type", "NONE") != "NONE" || op.getString("v_quant_type", "NONE") != "NONE") return refuse("a quantized cache");
+    if (op.getString("k_quant_type", "NONE") != "NONE" || op.getString("v_quant_type", "NONE") != "NONE" || op.getInt("kv_cache_bit_width", 0)) return refuse("a quantized cache");
+    if (!op.getInt("causal", 1)) return refuse("attention that is not causal");
+    if (op.getInt("sliding_window_cache", 0) || at(16)) return refuse("a cache as long as the window, or rows that are padded");
     call.q = *in[0];
     Layout rows;
     if (!fullFeatures(call.q, rows)) return refuse("queries laid out as " + layoutText(call.q.layout));
@@ -225,6 +227,14 @@ bool GraphRun::attention(NodeOp op, In in, Out out) {
       return refuse("queries, keys and values laid out as " + layoutText(call.q.layout) + ", " + layoutText(call.k.layout) + " and " + layoutText(call.v.layout));
     call.pastKey = at(3), call.pastValue = at(4);
     if (!call.pastKey || !call.pastValue) return refuse("no past");
+    if (at(14) || at(15)) { // norms of the heads, before they are rotated
+      Weight q, k;
+      if (!at(14) || !at(15) || !vectorOf(*at(14), q) || !vectorOf(*at(15), k) || q.rows != call.headSize || k.rows != call.headSize)
+        return refuse("norms of heads whose weights are not two vectors of a head's size");
+      double both = op.getFloat("qk_norm_epsilon", 1e-6);
+      call.q.id = terms.rmsNorm(call.q.id, q, op.getFloat("q_norm_epsilon", both));
+      call.k.id = terms.rmsNorm(call.k.id, k, op.getFloat("k_norm_epsilon", both));
+    }
     if (op.getInt("do_rotary", 0)) {
       if (!at(7) || !at(8) || !at(7)->known || !at(8)->known || (at(9) && !at(9)->known)) return refuse("cosines, sines or positions depend on the tokens");
       const Known *positions = at(9) ? at(9)->known.get() : nullptr;
@@ -378,6 +388,7 @@ bool GraphRun::quantized(NodeOp op, In in, Out out) {
   if (zeros) w.zeros = zeros->of.param;
   w.bits = op.getInt("bits", 4);
   w.block = op.getInt("block_size", 128);
+  if (op.getInt("weight_prepacked", 0)) return refuse("codes in the order of one accelerator (weight_prepacked)");
   if (w.block < 1 || (w.bits != 4 && w.bits != 8)) return refuse("weights of " + Twine(w.bits) + " bits in blocks of " + Twine(w.block));
   bool bytes = codes.type == DataType::uint8;
   if (lookup) {

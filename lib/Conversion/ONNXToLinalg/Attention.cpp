@@ -154,8 +154,8 @@ LogicalResult groupQuery(Lower &l) {
   Dim size = spec->headSize;
   bool interleaved = l.node.integer("rotary_interleaved", 0), rotates = l.node.integer("do_rotary", 0);
   Scalars s0 = l.scalars(l.element(0));
-  for (unsigned i : {9u, 11u})
-    if (l.has(i)) return l.node.error(Twine("no ") + (i == 9 ? "position_ids" : "head_sink"), l.types.describe(i));
+  for (unsigned i : {9u, 11u, 14u})
+    if (l.has(i)) return l.node.error(Twine("no ") + (i == 9 ? "position_ids" : i == 11 ? "head_sink" : "q_norm_weight"), l.types.describe(i));
   // Tokens before this call's, for each batch entry.
   auto pastOf = [&](Dim batch) { return d.sub(d.add(l.getIndex(l.in[5], l.in[5].rank() == 2 ? Index{batch, Dim(0)} : Index{batch}), 1), spec->queries); };
   auto rotated = [&](const TensorValue &t) {

@@ -136,6 +136,14 @@ Status contribAttention(Evaluation &e) {
       Row row;
       for (int64_t c = 0; c < n.headSize; ++c)
         row.push_back(x(b, h, t, c));
+      if (size_t norm = &x == &q ? 14 : 15; gqa && e.has(norm)) {
+        double sum = 0, epsilon = e.node.real(norm == 14 ? "q_norm_epsilon" : "k_norm_epsilon", e.node.real("qk_norm_epsilon", 1e-6));
+        for (double y : row)
+          sum += y * y;
+        double factor = 1 / std::sqrt(sum / double(n.headSize) + epsilon);
+        for (int64_t c = 0; c < n.headSize; ++c)
+          row[size_t(c)] = roundTo(x.x.type, row[size_t(c)] * factor * e.a(norm).f[size_t(c)]);
+      }
       if (!rotates) return row;
       const Array &cos = e.a(7), &sin = e.a(8);
       int64_t half = cos.shape[1], at = std::max<int64_t>(past + t, 0);

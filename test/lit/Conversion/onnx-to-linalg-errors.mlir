@@ -112,3 +112,87 @@ func.func @main(%a: tensor<1xf32>) -> none {
   %n = onnx.none : none
   return %n : none
 }
+
+// -----
+
+func.func @main(%q: tensor<1x2x8xf32>, %k: tensor<1x2x4xf32>, %p: tensor<1x1x?x4xf32>, %s: tensor<1x1xi32>, %t: tensor<1xi32>) -> tensor<1x2x8xf32> {
+  // expected-error@+1 {{expected no 'smooth_softmax', found 1}}
+  %r:3 = onnx.op "GroupQueryAttention"(%q, %k, %k, %p, %p, %s, %t) {domain = "com.microsoft", version = 1 : i64, attrs = {num_heads = 2 : i64, kv_num_heads = 1 : i64, smooth_softmax = 1 : i64}} : (tensor<1x2x8xf32>, tensor<1x2x4xf32>, tensor<1x2x4xf32>, tensor<1x1x?x4xf32>, tensor<1x1x?x4xf32>, tensor<1x1xi32>, tensor<1xi32>) -> (tensor<1x2x8xf32>, tensor<1x1x?x4xf32>, tensor<1x1x?x4xf32>)
+  return %r#0 : tensor<1x2x8xf32>
+}
+
+// -----
+
+func.func @main(%q: tensor<1x2x8xf32>, %k: tensor<1x2x4xf32>, %p: tensor<1x1x?x4xf32>, %s: tensor<1x1xi32>, %t: tensor<1xi32>) -> tensor<1x2x8xf32> {
+  // expected-error@+1 {{expected 'causal' of 1, found 0}}
+  %r:3 = onnx.op "GroupQueryAttention"(%q, %k, %k, %p, %p, %s, %t) {domain = "com.microsoft", version = 1 : i64, attrs = {num_heads = 2 : i64, kv_num_heads = 1 : i64, causal = 0 : i64}} : (tensor<1x2x8xf32>, tensor<1x2x4xf32>, tensor<1x2x4xf32>, tensor<1x1x?x4xf32>, tensor<1x1x?x4xf32>, tensor<1x1xi32>, tensor<1xi32>) -> (tensor<1x2x8xf32>, tensor<1x1x?x4xf32>, tensor<1x1x?x4xf32>)
+  return %r#0 : tensor<1x2x8xf32>
+}
+
+// -----
+
+func.func @main(%q: tensor<1x2x8xf32>, %k: tensor<1x2x4xf32>, %p: tensor<1x1x?x4xf32>, %s: tensor<1x1xi32>, %t: tensor<1xi32>) -> tensor<1x2x8xf32> {
+  // expected-error@+1 {{expected neither 'sliding_window_cache' nor 'qk_output', found one of them}}
+  %r:3 = onnx.op "GroupQueryAttention"(%q, %k, %k, %p, %p, %s, %t) {domain = "com.microsoft", version = 1 : i64, attrs = {num_heads = 2 : i64, kv_num_heads = 1 : i64, sliding_window_cache = 1 : i64}} : (tensor<1x2x8xf32>, tensor<1x2x4xf32>, tensor<1x2x4xf32>, tensor<1x1x?x4xf32>, tensor<1x1x?x4xf32>, tensor<1x1xi32>, tensor<1xi32>) -> (tensor<1x2x8xf32>, tensor<1x1x?x4xf32>, tensor<1x1x?x4xf32>)
+  return %r#0 : tensor<1x2x8xf32>
+}
+
+// -----
+
+func.func @main(%q: tensor<1x2x8xf32>, %k: tensor<1x2x4xf32>, %p: tensor<1x1x?x4xf32>, %s: tensor<1x1xi32>, %t: tensor<1xi32>) -> tensor<1x2x8xf32> {
+  // expected-error@+1 {{expected a cache that is not quantized, found 'k_quant_type', 'v_quant_type', 'kv_cache_bit_width' or scales}}
+  %r:3 = onnx.op "GroupQueryAttention"(%q, %k, %k, %p, %p, %s, %t) {domain = "com.microsoft", version = 1 : i64, attrs = {num_heads = 2 : i64, kv_num_heads = 1 : i64, k_quant_type = "PER_TENSOR"}} : (tensor<1x2x8xf32>, tensor<1x2x4xf32>, tensor<1x2x4xf32>, tensor<1x1x?x4xf32>, tensor<1x1x?x4xf32>, tensor<1x1xi32>, tensor<1xi32>) -> (tensor<1x2x8xf32>, tensor<1x1x?x4xf32>, tensor<1x1x?x4xf32>)
+  return %r#0 : tensor<1x2x8xf32>
+}
+
+// -----
+
+func.func @main(%q: tensor<1x2x8xf32>, %k: tensor<1x2x4xf32>, %p: tensor<1x1x?x4xf32>, %s: tensor<1x1xi32>, %t: tensor<1xi32>, %w: tensor<4xf32>) -> tensor<1x2x8xf32> {
+  %n = onnx.none : none
+  // expected-error@+1 {{expected q_norm_weight and k_norm_weight together, found one of them}}
+  %r:3 = onnx.op "GroupQueryAttention"(%q, %k, %k, %p, %p, %s, %t, %n, %n, %n, %n, %n, %n, %n, %w, %n) {domain = "com.microsoft", version = 1 : i64, attrs = {num_heads = 2 : i64, kv_num_heads = 1 : i64}} : (tensor<1x2x8xf32>, tensor<1x2x4xf32>, tensor<1x2x4xf32>, tensor<1x1x?x4xf32>, tensor<1x1x?x4xf32>, tensor<1x1xi32>, tensor<1xi32>, none, none, none, none, none, none, none, tensor<4xf32>, none) -> (tensor<1x2x8xf32>, tensor<1x1x?x4xf32>, tensor<1x1x?x4xf32>)
+  return %r#0 : tensor<1x2x8xf32>
+}
+
+// -----
+
+func.func @main(%q: tensor<1x2x8xf32>, %k: tensor<1x2x4xf32>, %p: tensor<1x1x?x4xf32>, %s: tensor<1x1xi32>, %t: tensor<1xi32>, %w: tensor<8xf32>) -> tensor<1x2x8xf32> {
+  %n = onnx.none : none
+  // expected-error@+1 {{expected a weight for each element of a head, found float[8]}}
+  %r:3 = onnx.op "GroupQueryAttention"(%q, %k, %k, %p, %p, %s, %t, %n, %n, %n, %n, %n, %n, %n, %w, %w) {domain = "com.microsoft", version = 1 : i64, attrs = {num_heads = 2 : i64, kv_num_heads = 1 : i64}} : (tensor<1x2x8xf32>, tensor<1x2x4xf32>, tensor<1x2x4xf32>, tensor<1x1x?x4xf32>, tensor<1x1x?x4xf32>, tensor<1x1xi32>, tensor<1xi32>, none, none, none, none, none, none, none, tensor<8xf32>, tensor<8xf32>) -> (tensor<1x2x8xf32>, tensor<1x1x?x4xf32>, tensor<1x1x?x4xf32>)
+  return %r#0 : tensor<1x2x8xf32>
+}
+
+// -----
+
+func.func @main(%q: tensor<1x2x8xf32>, %k: tensor<1x2x4xf32>, %p: tensor<1x1x?x4xf32>, %s: tensor<1x1xi32>, %t: tensor<1xi32>, %w: tensor<1x4xf32>) -> tensor<1x2x8xf32> {
+  %n = onnx.none : none
+  // expected-error@+1 {{expected q_norm_weight and k_norm_weight of rank 1, found float[1,4]}}
+  %r:3 = onnx.op "GroupQueryAttention"(%q, %k, %k, %p, %p, %s, %t, %n, %n, %n, %n, %n, %n, %n, %w, %w) {domain = "com.microsoft", version = 1 : i64, attrs = {num_heads = 2 : i64, kv_num_heads = 1 : i64}} : (tensor<1x2x8xf32>, tensor<1x2x4xf32>, tensor<1x2x4xf32>, tensor<1x1x?x4xf32>, tensor<1x1x?x4xf32>, tensor<1x1xi32>, tensor<1xi32>, none, none, none, none, none, none, none, tensor<1x4xf32>, tensor<1x4xf32>) -> (tensor<1x2x8xf32>, tensor<1x1x?x4xf32>, tensor<1x1x?x4xf32>)
+  return %r#0 : tensor<1x2x8xf32>
+}
+
+// -----
+
+func.func @main(%q: tensor<1x2x8xf32>, %k: tensor<1x2x4xf32>, %p: tensor<1x1x?x4xf32>, %s: tensor<1x1xi32>, %t: tensor<1xi32>, %w: tensor<4xf32>) -> tensor<1x2x8xf32> {
+  %n = onnx.none : none
+  // expected-error@+1 {{expected no q_norm_weight, found float[4]}}
+  %r:3 = onnx.op "GroupQueryAttention"(%q, %k, %k, %p, %p, %s, %t, %n, %n, %n, %n, %n, %n, %n, %w, %w) {domain = "com.microsoft", version = 1 : i64, attrs = {num_heads = 2 : i64, kv_num_heads = 1 : i64}} : (tensor<1x2x8xf32>, tensor<1x2x4xf32>, tensor<1x2x4xf32>, tensor<1x1x?x4xf32>, tensor<1x1x?x4xf32>, tensor<1x1xi32>, tensor<1xi32>, none, none, none, none, none, none, none, tensor<4xf32>, tensor<4xf32>) -> (tensor<1x2x8xf32>, tensor<1x1x?x4xf32>, tensor<1x1x?x4xf32>)
+  return %r#0 : tensor<1x2x8xf32>
+}
+
+// -----
+
+func.func @main(%x: tensor<2x32xf32>, %w: tensor<3x1x16xui8>, %s: tensor<3x1xf32>) -> tensor<2x3xf32> {
+  // expected-error@+1 {{expected weights that are not 'weight_prepacked', found 1}}
+  %r = onnx.op "MatMulNBits"(%x, %w, %s) {domain = "com.microsoft", version = 1 : i64, attrs = {K = 32 : i64, N = 3 : i64, block_size = 32 : i64, weight_prepacked = 1 : i64}} : (tensor<2x32xf32>, tensor<3x1x16xui8>, tensor<3x1xf32>) -> tensor<2x3xf32>
+  return %r : tensor<2x3xf32>
+}
+
+// -----
+
+func.func @main(%x: tensor<1x2x8xf32>, %p: tensor<1x2xi64>, %c: tensor<9x2xf32>) -> tensor<1x2x8xf32> {
+  // expected-error@+1 {{expected neither a 'scale' nor 'is_packed_batching', found one of them}}
+  %r = onnx.op "RotaryEmbedding"(%x, %p, %c, %c) {domain = "com.microsoft", version = 1 : i64, attrs = {scale = 2.0 : f32}} : (tensor<1x2x8xf32>, tensor<1x2xi64>, tensor<9x2xf32>, tensor<9x2xf32>) -> tensor<1x2x8xf32>
+  return %r : tensor<1x2x8xf32>
+}

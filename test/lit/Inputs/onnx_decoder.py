@@ -401,6 +401,12 @@ class Graph:
                 rest['softcap'] = self.o.cap
             if self.o.window:
                 rest['local_window_size'] = self.o.window
+            if self.o.headnorm:
+                tables = list(tables or [self.none()] * 2) + [self.none()] * 5 + [self.weight(f'{n}_{p}norm', SIZE, scale=0.1, offset=1.0) for p in 'qk']
+                rest['qk_norm_epsilon'] = 1e-5
+            for what, wrong in (('not-causal', dict(causal=0)), ('sliding-cache', dict(sliding_window_cache=1)), ('quantized-cache', dict(k_quant_type='PER_TENSOR')), ('smooth', dict(smooth_softmax=1))):
+                if self.broken(what, i):
+                    rest |= wrong
             y, pk, pv = self.contrib('GroupQueryAttention', q, k, v, *past, last, total, *tables, results=3, num_heads=HEADS, kv_num_heads=self.kv, scale=scale, **rest)
         elif way == 'mha':
             q, k = (self.op('Reshape', self.op('Transpose', self.rotate(self.heads(t, HEADS), HEADS), perm=[0, 2, 1, 3]), self.constant([0, 0, HEADS * SIZE])) if self.o.rope != 'none' else t

@@ -39,5 +39,7 @@ std::string merge(Parts &parts, const Parts &other);
 /// Makes ropes of observations: frequencies that give all of them. |hints| are formulas to try first, from a configuration. Remarks say which
 /// formula a table became. The reason when no formula gives the values.
 std::string fitRopes(Parts &parts, const std::vector<Rope> &hints, std::vector<std::string> &remarks);
+/// Whether every row of |table| that a sequence can reach is what the ropes of |config| say, if it is a table of cosines and sines. The reason when it is not.
+std::string checkTable(const ModelConfig &config, const Known &table);
 
 } // namespace lathe::raise

@@ -71,6 +71,8 @@ private:
   int64_t reach = 0;    ///< positions up to which the graph was looked at
   std::vector<Term> seen;    ///< of the first run
   std::optional<Location> differs; ///< the first node of the last run that computes something else than in the first
+  std::map<Operation *, std::shared_ptr<const Known>> tables; ///< that runs looked into
+  std::vector<bool> branches; ///< of the last run
   std::set<int64_t> numbers; ///< that all runs computed whatever their sizes: where a graph may change what it does
 };
 
@@ -222,6 +224,8 @@ bool Raiser::runOnce(const Roles &roles, Sizes sizes, Parts &parts) {
   GraphRun run(main, roles, sizes, headSize, params);
   RunResult result = run.run();
   beyond = run.beyond;
+  tables.insert(run.tables.begin(), run.tables.end());
+  branches = run.branches;
   if (numbers.empty()) numbers = run.numbers;
   else std::erase_if(numbers, [&](int64_t n) { return !run.numbers.count(n); });
   if (!result.why.empty()) {
@@ -274,6 +278,17 @@ bool Raiser::attempt(const Roles &roles, Parts &parts) {
     Parts other;
     if (!runOnce(roles, sizes, other)) return false;
     if (!agree(parts, other)) return false;
+  }
+  // So may the first step. A branch without a cache has no place in it to compare.
+  std::vector<bool> usual = branches;
+  std::set<int64_t> computed = numbers;
+  Parts start;
+  bool same = runOnce(roles, {2, 6, 0}, start);
+  if (branches != usual) {
+    numbers = std::move(computed);
+    warnings.push_back("behind an empty past the graph takes another branch of an If; it is not looked at");
+  } else if (!same || !agree(parts, start)) {
+    return false;
   }
   if (!lookFurther(roles, parts)) return false;
   why.clear();
@@ -586,6 +601,11 @@ bool Raiser::finish(Parts &parts, WeightMap &weights) {
     where = parts.ropes[config.ropes.size()].loc; // the first that is none
     return false;
   }
+  for (auto &[op, table] : tables) // the runs saw some of their rows only
+    if (why = checkTable(config, *table); !why.empty()) {
+      where = op->getLoc();
+      return false;
+    }
   auto head = parts.weights.find({lathe::Role::head, -1, false});
   if (head != parts.weights.end() && sameMatrix(parts.weights[{lathe::Role::embedding, -1, false}], head->second)) {
     config.tiedHead = true;
@@ -625,6 +645,7 @@ OwningOpRef<ModuleOp> Raiser::run() {
     remarks = start;
     warnings.clear();
     numbers.clear();
+    tables.clear();
     seen.clear();
     bool ok = attempt(roles, parts);
     if (ok) {

@@ -173,6 +173,17 @@ void GraphRun::weight(onnx::WeightOp op) {
   values[op.getResult()] = std::move(out);
 }
 
+void GraphRun::load(Abstract &x) {
+  if (x.is != Abstract::weight || x.known || x.swapped || !x.of || x.of.bits || x.of.qdq || !isFloatType(x.type)) return;
+  auto type = cast<RankedTensorType>(onnx::ParamOp(x.of.param).getType());
+  bool asStored = type.getShape() == ArrayRef<int64_t>(x.shape) && onnx::dataType(type.getElementType()) == x.type;
+  if (!asStored || held + type.getNumElements() > maxHeldElements) return;
+  auto read = params.read(x.of.param);
+  if (!read.ok()) return;
+  x.known = *read;
+  held += type.getNumElements();
+}
+
 /// Numbers in and numbers out.
 static bool allKnown(ArrayRef<Abstract *> in) {
   return llvm::all_of(in, [](const Abstract *x) { return x->is == Abstract::absent || x->known != nullptr; });
@@ -221,6 +232,10 @@ void GraphRun::node(NodeOp op) {
   if (!done && someWeight && op.getOpType() == "Gather" && op.getDomain().empty() && in[0]->is == Abstract::weight && in[1]->is == Abstract::number &&
       onlyAdded(op.getOutputs()[0]))
     done = linears(op, in, out) && why.empty();
+  bool lookup = !done && op.getDomain().empty() && llvm::is_contained({"Gather", "GatherND", "Slice"}, op.getOpType()) && !in.empty() && allKnown(ArrayRef<Abstract *>(in).drop_front());
+  if (lookup) load(*in[0]);
+  if (lookup && in[0]->known && in[0]->known->isFloat() && in[0]->shape.size() > 1 && (in[0]->is == Abstract::weight || op.getInputs()[0].getDefiningOp<onnx::ConstantOp>()))
+    tables[op.getInputs()[0].getDefiningOp()] = in[0]->known;
   if (!done && allKnown(in) && llvm::none_of(in, [](const Abstract *x) { return x->is == Abstract::tokens || x->is == Abstract::term; })) {
     why.clear();
     SmallVector<const Known *> numbers;
@@ -299,7 +314,8 @@ void GraphRun::runIf(NodeOp op, In in) {
   if (in[0]->is == Abstract::unknown) return fail(in[0]->why, in[0]->at);
   if (!in[0]->known || in[0]->known->elements() != 1) return fail("If: the condition depends on the tokens", op);
   if (++depth > 16) return fail("If: nested too deep", op);
-  Block &chosen = op.getBodies()[in[0]->known->number(0) ? 0 : 1].front();
+  branches.push_back(in[0]->known->number(0) != 0);
+  Block &chosen = op.getBodies()[branches.back() ? 0 : 1].front();
   block(chosen);
   --depth;
   for (auto [result, yielded] : llvm::zip(op.getOutputs(), chosen.getTerminator()->getOperands()))

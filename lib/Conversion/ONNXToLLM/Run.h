@@ -54,6 +54,10 @@ public:
   int64_t beyond = 0;
   /// Numbers among the small known values: those that are the same in runs of other sizes may be where the graph changes what it does.
   std::set<int64_t> numbers;
+  /// Which branch every If took, in order.
+  std::vector<bool> branches;
+  /// Stored matrices of floats whose rows or columns were looked up.
+  std::map<mlir::Operation *, std::shared_ptr<const Known>> tables;
 
 private:
   /// Entries stay where they are when others are added.
@@ -77,6 +81,8 @@ private:
 
   void noteNumbers(const Known &value);
   void noteTable(NodeOp op, In in);
+  /// Reads the numbers of a stored table that is too long to be read for what it may be alone.
+  void load(Abstract &x);
 
   // Makers.
   static Abstract known(Known value);
@@ -115,7 +121,7 @@ private:
   bool matrixOf(const Abstract &w, bool transposed, Weight &out);
   bool fullFeatures(const Abstract &x, Layout &rows);
   mlir::FailureOr<int> tableOf(const Known &value, const Layout &layout, llvm::ArrayRef<int64_t> shape);
-  mlir::FailureOr<int> cacheTable(const Known &cache, const Known *positions);
+  mlir::FailureOr<int> cacheTable(const std::shared_ptr<const Known> &stored, const Known *positions);
   bool isPositions(const Known &value, llvm::ArrayRef<int64_t> shape) const;
   /// Heads of [B, S, H * D] or [B, H, S, D] rows.
   bool headsOf(const Abstract &x, int64_t heads, int64_t &size, bool &fourD);

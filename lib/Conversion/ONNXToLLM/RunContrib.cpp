@@ -12,7 +12,8 @@ using namespace mlir;
 namespace lathe::raise {
 
 /// Rows of a stored cache at this step's positions. |positions| null: they follow the past.
-FailureOr<int> GraphRun::cacheTable(const Known &cache, const Known *positions) {
+FailureOr<int> GraphRun::cacheTable(const std::shared_ptr<const Known> &stored, const Known *positions) {
+  const Known &cache = *stored;
   if (cache.shape.size() != 2 || cache.shape[1] < 1 || !cache.isFloat()) return failure();
   if (positions && positions->elements() == 1) { // an offset
     if (positions->i.empty() || positions->i[0] != sizes.past) return failure();
@@ -27,7 +28,7 @@ FailureOr<int> GraphRun::cacheTable(const Known &cache, const Known *positions) 
   for (int64_t s = 0; s < sizes.step; ++s)
     for (int64_t k = 0; k < table.columns; ++k)
       table.values.push_back(cache.number((sizes.past + s) * table.columns + k));
-  table.cache = std::make_shared<const Known>(cache);
+  table.cache = stored;
   return terms.intern(std::move(table));
 }
 
@@ -53,7 +54,10 @@ bool GraphRun::headsOf(const Abstract &x, int64_t heads, int64_t &size, bool &fo
 bool GraphRun::rotary(NodeOp op, In in, Out out) {
   if (op.getOpType() != "RotaryEmbedding") return false;
   bool contrib = op.getDomain() == "com.microsoft";
-  const Abstract &x = *in[0], &cosines = *in[contrib ? 2 : 1], &sines = *in[contrib ? 3 : 2];
+  const Abstract &x = *in[0];
+  Abstract &cosines = *in[contrib ? 2 : 1], &sines = *in[contrib ? 3 : 2];
+  load(cosines);
+  load(sines);
   const Abstract *positions = contrib ? in[1] : in.size() > 3 && in[3]->is != Abstract::absent ? in[3] : nullptr;
   if (!cosines.known || !sines.known || (positions && !positions->known)) return refuse("cosines, sines or positions depend on the tokens");
   if (contrib && (op.getFloat("scale", 1) != 1 || op.getInt("is_packed_batching", 0))) return refuse("a scale or packed batches");
@@ -67,8 +71,8 @@ bool GraphRun::rotary(NodeOp op, In in, Out out) {
   if (rotated < 1 || rotated > size || rotated / 2 != cosines.known->shape.back() || rotated % 2) return refuse("cosines for another size than " + std::to_string(rotated));
   FailureOr<int> c, s;
   if (positions) {
-    c = cacheTable(*cosines.known, positions->known.get());
-    s = cacheTable(*sines.known, positions->known.get());
+    c = cacheTable(cosines.known, positions->known.get());
+    s = cacheTable(sines.known, positions->known.get());
   } else {
     Layout layout = {{{Dim::batch, sizes.batch}}, {{Dim::step, sizes.step}}, {{Dim::feature, rotated / 2, 1}}};
     normalize(layout);
@@ -236,9 +240,11 @@ bool GraphRun::attention(NodeOp op, In in, Out out) {
       call.k.id = terms.rmsNorm(call.k.id, k, op.getFloat("k_norm_epsilon", both));
     }
     if (op.getInt("do_rotary", 0)) {
+      for (unsigned k : {7u, 8u})
+        if (at(k)) load(*at(k));
       if (!at(7) || !at(8) || !at(7)->known || !at(8)->known || (at(9) && !at(9)->known)) return refuse("cosines, sines or positions depend on the tokens");
       const Known *positions = at(9) ? at(9)->known.get() : nullptr;
-      auto c = cacheTable(*at(7)->known, positions), s = cacheTable(*at(8)->known, positions);
+      auto c = cacheTable(at(7)->known, positions), s = cacheTable(at(8)->known, positions);
       if (failed(c) || failed(s)) return refuse("cosines or sines that are not one row for every position");
       int64_t rotated = 2 * at(7)->known->shape[1];
       bool interleaved = op.getInt("rotary_interleaved", 0);

@@ -244,7 +244,9 @@ class Graph:
         return [scaled(f) for f in found]
 
     def tables(self):
-        angles = [p * f for p in range(POSITIONS) for f in self.frequencies()]
+        low, _, high = self.o.change[6:].partition('-') if self.o.change.startswith('table:') else ('0', '', '-1')
+        low, high, found = int(low), int(high or POSITIONS), self.frequencies()
+        angles = [(p / 4 if low <= p <= high else p) * f for p in range(POSITIONS) for f in found]
         stretch = self.o.stretch
         both = {'cosines': [stretch * math.cos(a) for a in angles], 'sines': [stretch * math.sin(a) for a in angles]}
         if self.o.grain == 'f16':
@@ -252,6 +254,11 @@ class Graph:
         if self.o.grain == 'bf16':
             nearest = lambda x: struct.unpack('<f', struct.pack('<I', rounded16(x) << 16))[0]
             both = {name: [nearest(x) for x in values] for name, values in both.items()}
+        if POSITIONS > 4096:
+            for name in both:
+                if name not in self.known:
+                    self.known[name] = self.stored(name, f'tensor<{POSITIONS}x{SIZE // 2}xf32>', struct.pack(f'<{len(both[name])}f', *both[name]))
+            return self.known['cosines'], self.known['sines']
         if not self.o.coded_tables:
             return tuple(self.weight(name, POSITIONS, SIZE // 2, values=values) for name, values in both.items())
         for name in both:
@@ -451,8 +458,9 @@ class Graph:
                 if self.o.change.startswith('scale:'):  # grows with the logarithm of the length
                     total = self.op('Cast', self.op('Gather', self.op('Shape', 'MASK'), self.constant(1), axis=0), to=FLOAT)
                     s = self.op('Mul', s, self.op('Max', self.op('Div', self.op('Log', total), self.number(math.log(float(self.o.change[6:])))), self.number(1)))
-                if self.o.change == 'decode':
-                    one = self.op('Equal', self.op('Slice', self.op('Shape', 'POSITIONS'), self.constant([1]), self.constant([2])), self.constant([1]))
+                if self.o.change in ('decode', 'first'):
+                    of, axis, length = ('POSITIONS', 1, 1) if self.o.change == 'decode' else (f'%past{i}k', 2, 0)
+                    one = self.op('Equal', self.op('Slice', self.op('Shape', of), self.constant([axis]), self.constant([axis + 1])), self.constant([length]))
                     s = self.op('Mul', s, self.op('Where', one, self.number(2), self.number(1)))
                 s = self.op('Where', self.mask(), s, self.number(-65504 if self.type == FLOAT16 else -3e38))
                 if self.broken('softmax-axis', i):
@@ -571,6 +579,7 @@ def main():
     parser.add_argument('--last', default='', choices=['', 'slice', 'gather'], help='logits of the last token only')
     parser.add_argument('--hidden', type=int, default=0, help='so many outputs of hidden states before the logits')
     parser.add_argument('--dtype', default='float32', choices=list(ELEMENTS), help='of weights, caches and what is computed, but for norms and softmaxes')
+    parser.add_argument('--positions', type=int, default=64, help='rows of tables')
     parser.add_argument('--gathered', action='store_true', help='cosines and sines are rows of stored tables, for the ropes written in small operators')
     parser.add_argument('--attention', default='chain', choices=['chain', 'op', 'mha', 'gqa', 'scatter', 'fused'])
     parser.add_argument('--cap', type=float, default=0.0)
@@ -579,9 +588,9 @@ def main():
     parser.add_argument('--window', type=int, default=0)
     parser.add_argument('--window-in', default='', choices=['', 'table', 'product', 'float', 'chunks'], help='what says the window: a mask of --table rows, a product, a number '
                         'of floats; or each token sees its own chunk')
-    parser.add_argument('--table', type=int, default=POSITIONS, help='rows and columns of a mask that is stored')
+    parser.add_argument('--table', type=int, default=64, help='rows and columns of a mask that is stored')
     parser.add_argument('--change', default='', help='table|frequencies|clip|scale|hole:POSITION: what changes there, cosines or the scale of scores; '
-                        'table:FIRST-LAST and frequencies:LOW-HIGH, between them; numbers:COUNT: so many constants; decode: the scale of scores in steps of one token')
+                        'table:FIRST-LAST and frequencies:LOW-HIGH, between them; numbers:COUNT: so many constants; decode, first: the scale of scores in steps of one token, or behind an empty past')
     parser.add_argument('--bias', action='store_true')
     parser.add_argument('--headnorm', action='store_true')
     parser.add_argument('--postnorms', action='store_true')
@@ -594,7 +603,8 @@ def main():
     parser.add_argument('--data', default='', help='file for what --quantized and --coded-tables write')
     parser.add_argument('--coded-tables', action='store_true', help='cosines and sines behind DequantizeLinear')
     options = parser.parse_args()
-    global HIDDEN, SIZE, INNER
+    global HIDDEN, SIZE, INNER, POSITIONS
+    POSITIONS = options.positions
     if options.quantized:
         HIDDEN, SIZE, INNER = 32, 16, 64
     if options.nbits:

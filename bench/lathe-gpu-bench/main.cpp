@@ -73,7 +73,7 @@ Result<Limits> measureLimits(GpuDriver &driver, bool emulated, double seconds) {
   for (int round = 0; round < 3 || (secondsSince(begin) < seconds && !emulated); ++round) {
     auto start = Clock::now();
     uint64_t args[] = {to, rounds};
-    LATHE_RETURN_IF_ERROR(driver.launch(0, blocks, 256, 0, args));
+    LATHE_RETURN_IF_ERROR(driver.launch(0, blocks, 256, 0, args, false));
     LATHE_RETURN_IF_ERROR(driver.synchronize());
     limits.macs = std::max(limits.macs, double(blocks) * 8 * double(rounds) * 8 * 16 * 8 * 16 / secondsSince(start));
   }

@@ -9,8 +9,8 @@ namespace lathe::codegen::nvptx {
 LogicalResult emitGather(ModuleOp module, StringRef symbol, const GatherParams &p, const Chip &chip) {
   if (p.k < 1 || p.n < 1) return refuse(module, symbol, "expected a table of at least 1 x 1, found " + Twine(p.n) + " x " + Twine(p.k));
   if (p.outStride < p.k) return refuse(module, symbol, "expected outStride of at least " + Twine(p.k) + ", found " + Twine(p.outStride));
-  SmallVector<Use> uses{Use::in, Use::inout};
-  if (p.addPositions) uses.push_back(Use::in);
+  SmallVector<Use> uses{Use::constant, Use::inout};
+  if (p.addPositions) uses.push_back(Use::constant);
   GpuEmitter e(module, symbol, chip, 128, uses);
   Dequantizer q(e, p.type);
   const int64_t perBlock = q.w.blockK / 32, tileBytes = packedTileBytes(p.type, p.k);
@@ -54,7 +54,7 @@ LogicalResult emitGather(ModuleOp module, StringRef symbol, const GatherParams &
 
 LogicalResult emitAngles(ModuleOp module, StringRef symbol, const AnglesParams &p, const Chip &chip) {
   if (p.half < 1) return refuse(module, symbol, "expected at least one frequency, found " + Twine(p.half));
-  GpuEmitter e(module, symbol, chip, 128, {Use::in, Use::inout});
+  GpuEmitter e(module, symbol, chip, 128, {Use::constant, Use::inout});
   Value out = e.at(e.arg(1), e.block, rowStride(2 * p.half) * 4);
   Value position = e.i2f(e.trunc(e.i32, e.stepInt(offsetof(LatheStep, position), e.block)));
   e.eachThread(e.c(p.half), [&](Value i) {

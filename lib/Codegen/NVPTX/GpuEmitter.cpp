@@ -19,8 +19,8 @@ GpuEmitter::GpuEmitter(ModuleOp module, StringRef symbol, const Chip &chip, int6
   // Without it ptxas aims at an occupancy of its own choice, and spills a register or two to get there.
   f->setAttr("nvvm.minctasm", b.getI32IntegerAttr(1));
   for (unsigned i = 0; i < types.size(); ++i) {
-    bool read = i == uses.size() || uses[i] == Use::in;
-    if (!read) continue;
+    bool constant = i == uses.size() || uses[i] == Use::constant || (uses[i] == Use::in && !chip.has(Feature::pdl));
+    if (!constant) continue;
     f.setArgAttr(i, "llvm.noalias", b.getUnitAttr());
     f.setArgAttr(i, "llvm.readonly", b.getUnitAttr());
   }
@@ -34,6 +34,13 @@ GpuEmitter::GpuEmitter(ModuleOp module, StringRef symbol, const Chip &chip, int6
   lane32 = andc(t, 31);
   tid = place(t), lane = place(lane32), warp = place(shru(t, 5));
   block = place(NVVM::BlockIdXOp::create(b, loc, i32));
+  startInTurn();
+}
+
+void GpuEmitter::startInTurn() {
+  if (!chip.has(Feature::pdl)) return;
+  // Assembly that says it touches memory: LLVM takes the intrinsics for instructions that do not, and would move loads across them.
+  for (const char *text : {"griddepcontrol.launch_dependents;", "griddepcontrol.wait;"}) ptx(text, TypeRange(), ValueRange(), "");
 }
 
 Value GpuEmitter::sharedMemory(int64_t bytes, int64_t align) {
@@ -72,6 +79,20 @@ Values GpuEmitter::mma(StringRef shape, ValueRange a, ValueRange bs, ValueRange 
   Value d = intrinsic(("llvm.nvvm.mma." + shape).str(), type, operands);
   Values out;
   for (int64_t i = 0; i < 4; ++i) out.push_back(LLVM::ExtractValueOp::create(b, loc, d, i));
+  return out;
+}
+
+Values GpuEmitter::ptx(const Twine &text, TypeRange results, ValueRange operands, const Twine &constraints) {
+  Type type;
+  if (results.size() == 1) type = results.front();
+  if (results.size() > 1) type = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(results));
+  std::string all = constraints.str();
+  all += all.empty() ? "~{memory}" : ",~{memory}";
+  auto op = LLVM::InlineAsmOp::create(b, loc, type ? TypeRange(type) : TypeRange(), operands, text.str(), all, /*has_side_effects=*/true, /*is_align_stack=*/false,
+                                      LLVM::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr());
+  if (results.size() < 2) return Values(op->getResults());
+  Values out;
+  for (int64_t i = 0; i < int64_t(results.size()); ++i) out.push_back(LLVM::ExtractValueOp::create(b, loc, op->getResult(0), i));
   return out;
 }
 

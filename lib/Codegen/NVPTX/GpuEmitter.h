@@ -11,15 +11,17 @@
 
 namespace lathe::codegen::nvptx {
 
-/// How a kernel uses a pointer argument. |in| is read only, and nothing else that the kernel writes overlaps it: it is
-/// loaded through the read-only path.
-enum class Use { in, inout };
+/// How a kernel uses a pointer argument. |constant|, |in|: read only, and nothing else that the kernel writes overlaps it. |constant|: nor does any
+/// other kernel write it. It is loaded through the read-only path; |in| is where launches do not overlap, so that nothing writes it while
+/// the kernel runs.
+enum class Use { constant, in, inout };
 
 struct GpuEmitter : Emitter {
   const Chip &chip;
   int64_t threads; ///< of a block, a multiple of 32
 
-  /// Opens a kernel: one pointer per entry of |uses|, then the step. Blocks are one-dimensional.
+  /// Opens a kernel: one pointer per entry of |uses|, then the step. Blocks are one-dimensional. On chips with programmatic dependent launch
+  /// every kernel lets the one after it start and waits for those before it, before it touches anything but constants.
   GpuEmitter(ModuleOp module, StringRef symbol, const Chip &chip, int64_t threads, ArrayRef<Use> uses);
   void finish() { LLVM::ReturnOp::create(b, loc, ValueRange()); }
 
@@ -61,6 +63,10 @@ struct GpuEmitter : Emitter {
 
   /// Element |i| of a vector (GpuEmitter::lane is the thread's).
   Value elementOf(Value v, int64_t i) { return Emitter::lane(v, i); }
+  /// One or more PTX instructions that have no intrinsic or whose order matters; |results|: one type, several or none. Constraints as in LLVM's inline
+  /// assembly, but for the clobber of memory, which is added. Lower.cpp looks every instruction up in the capability table.
+  Values ptx(const Twine &text, TypeRange results, ValueRange operands, const Twine &constraints);
+
   /// Between i32 and a pair of 16-bit floats.
   Value bitcastPair(Type to, Value v);
 
@@ -86,6 +92,8 @@ struct GpuEmitter : Emitter {
   Value e4m3ToHalf(Value pair) { return intrinsic("llvm.nvvm.e4m3x2.to.f16x2.rn", vec(2, f16), {pair}); }
 
 private:
+  void startInTurn();
+
   ModuleOp module;
   std::string name;
   int sharedCount = 0;

@@ -33,16 +33,38 @@
 namespace lathe::codegen::nvptx {
 using namespace mlir;
 
+/// The instructions of inline PTX: of each statement, without labels, predicates and declarations, its first word.
+static SmallVector<StringRef> instructionsOf(StringRef text) {
+  SmallVector<StringRef> names, statements;
+  text.split(statements, ';');
+  for (StringRef s : statements) {
+    for (bool more = true; more;) {
+      s = s.ltrim("{} \t\n");
+      size_t label = s.find(':');
+      more = label != StringRef::npos && llvm::all_of(s.take_front(label), [](char c) { return llvm::isAlnum(c) || c == '_'; });
+      if (more) s = s.drop_front(label + 1);
+    }
+    if (s.consume_front("@")) s = s.drop_until(llvm::isSpace).ltrim();
+    StringRef word = s.take_until(llvm::isSpace);
+    if (!word.empty() && !word.starts_with(".reg")) names.push_back(word);
+  }
+  return names;
+}
+
 /// Every op that names an NVIDIA instruction must be in the table, and the chip must have it.
 static LogicalResult checkCapabilities(ModuleOp module, const Chip &chip) {
   WalkResult result = module.walk([&](Operation *op) -> WalkResult {
-    StringRef name = op->getName().getStringRef();
-    if (auto call = dyn_cast<LLVM::CallIntrinsicOp>(op)) name = call.getIntrin();
-    if (!name.contains("nvvm.")) return WalkResult::advance();
-    std::optional<Feature> needed = requiredFeature(name);
-    if (!needed) return op->emitError() << "'" << name << "' is not in the capability table";
-    if (*needed != Feature(0) && !chip.has(*needed))
-      return op->emitError() << "'" << name << "' needs " << featureName(*needed) << ", which " << chip.name << " lacks";
+    SmallVector<StringRef> names{op->getName().getStringRef()};
+    if (auto call = dyn_cast<LLVM::CallIntrinsicOp>(op)) names = {call.getIntrin()};
+    auto inlined = dyn_cast<LLVM::InlineAsmOp>(op);
+    if (inlined) names = instructionsOf(inlined.getAsmString());
+    for (StringRef name : names) {
+      if (!inlined && !name.contains("nvvm.")) continue;
+      std::optional<Feature> needed = inlined ? requiredFeature(("nvvm." + name).str()) : requiredFeature(name);
+      if (!needed) return op->emitError() << "'" << name << "' is not in the capability table";
+      if (*needed != Feature(0) && !chip.has(*needed))
+        return op->emitError() << "'" << name << "' needs " << featureName(*needed) << ", which " << chip.name << " lacks";
+    }
     return WalkResult::advance();
   });
   return failure(result.wasInterrupted());

@@ -31,8 +31,8 @@ struct Matmul : GpuEmitter {
   Value slot, segment; ///< the warp's tile within the block, and its part of K
 
   static SmallVector<Use> uses(const MmaParams &p) {
-    SmallVector<Use> u{Use::in, Use::in, Use::inout};
-    if (p.bias) u.push_back(Use::in);
+    SmallVector<Use> u{Use::in, Use::constant, Use::inout};
+    if (p.bias) u.push_back(Use::constant);
     if (p.residual) u.push_back(Use::inout);
     return u;
   }

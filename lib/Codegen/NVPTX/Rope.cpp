@@ -17,7 +17,7 @@ struct RopeAppend : GpuEmitter {
 
   static SmallVector<Use> uses(const RopeAppendParams &p) {
     SmallVector<Use> u(5, Use::inout);
-    u.append(int(p.qNorm) + int(p.kNorm), Use::in);
+    u.append(int(p.qNorm) + int(p.kNorm), Use::constant);
     return u;
   }
   RopeAppend(ModuleOp m, StringRef symbol, const RopeAppendParams &p, const Chip &chip) : GpuEmitter(m, symbol, chip, 128, uses(p)), p(p) {

@@ -17,8 +17,8 @@ constexpr int64_t stagedFloats = 11 * 1024;
 struct Norm : GpuEmitter {
   const NormParams &p;
   static SmallVector<Use> uses(const NormParams &p) {
-    SmallVector<Use> u{Use::in, Use::in, Use::inout};
-    if (p.bias) u.push_back(Use::in);
+    SmallVector<Use> u{Use::in, Use::constant, Use::inout};
+    if (p.bias) u.push_back(Use::constant);
     if (p.postScaleResidual) u.push_back(Use::inout); // may be the out buffer
     return u;
   }

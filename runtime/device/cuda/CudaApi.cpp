@@ -50,6 +50,7 @@ Result<std::shared_ptr<const Api>> Api::load(const char *library) {
   find(api->graphExecDestroy, "cuGraphExecDestroy");
   find(api->graphLaunch, "cuGraphLaunch");
   find(api->launch, "cuLaunchKernel");
+  find(api->launchEx, "cuLaunchKernelEx");
   if (!missing.ok()) return missing;
   if (CuResult r = api->init(0)) {
     const char *text = nullptr;

@@ -32,7 +32,27 @@ inline constexpr int attributeMajor = 75, attributeMinor = 76; ///< CU_DEVICE_AT
 inline constexpr int functionDynamicShared = 8;                ///< CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 inline constexpr int jitErrorLog = 5, jitErrorLogBytes = 6;    ///< CU_JIT_ERROR_LOG_BUFFER, ..._SIZE_BYTES
 inline constexpr unsigned streamNonBlocking = 1;
+inline constexpr int launchProgrammatic = 6; ///< CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+inline constexpr int programmaticInGraphs = 12030; ///< the first driver whose graphs keep it
 inline constexpr int captureThreadLocal = 1; ///< CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: other threads' calls do not disturb it
+
+/// CUlaunchAttribute.
+struct alignas(8) CuLaunchAttribute {
+  int id = 0;
+  char pad[4] = {};
+  union {
+    int value;
+    char bytes[64];
+  };
+};
+/// CUlaunchConfig.
+struct CuLaunchConfig {
+  unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1}, sharedBytes = 0;
+  CuStream stream = nullptr;
+  CuLaunchAttribute *attributes = nullptr;
+  unsigned attributeCount = 0;
+};
+static_assert(sizeof(CuLaunchAttribute) == 72 && sizeof(CuLaunchConfig) == 56 && offsetof(CuLaunchConfig, stream) == 32);
 
 /// The functions, all there when load() succeeds. The library stays loaded.
 struct Api {
@@ -66,6 +86,7 @@ struct Api {
   CuResult (*graphExecDestroy)(CuGraphExec);
   CuResult (*graphLaunch)(CuGraphExec, CuStream);
   CuResult (*launch)(CuFunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CuStream, void **, void **);
+  CuResult (*launchEx)(const CuLaunchConfig *, CuFunction, void **, void **);
 
   /// Errors: failedPrecondition when there is no libcuda.so.1 (|library| for tests), it lacks a function or finds no device.
   static Result<std::shared_ptr<const Api>> load(const char *library = "libcuda.so.1");

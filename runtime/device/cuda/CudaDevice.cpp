@@ -32,6 +32,8 @@ public:
     LATHE_RETURN_IF_ERROR(d->check(d->api->contextRetain(&d->context, device), "making a context"));
     LATHE_RETURN_IF_ERROR(d->check(d->api->contextSetCurrent(d->context), "entering the context"));
     LATHE_RETURN_IF_ERROR(d->check(d->api->streamCreate(&d->stream, streamNonBlocking), "making a stream"));
+    int version = 0;
+    d->programmatic = !d->api->driverVersion(&version) && version >= programmaticInGraphs;
     return d;
   }
   ~CudaDriver() override {
@@ -103,10 +105,19 @@ public:
     }
     return Status();
   }
-  Status launch(uint32_t kernel, uint32_t blocks, uint32_t threads, uint32_t sharedBytes, std::span<const uint64_t> args) override {
+  Status launch(uint32_t kernel, uint32_t blocks, uint32_t threads, uint32_t sharedBytes, std::span<const uint64_t> args, bool overlaps) override {
     LATHE_RETURN_IF_ERROR(enter());
     pointers.clear();
     for (const uint64_t &a : args) pointers.push_back(const_cast<uint64_t *>(&a));
+    if (overlaps && programmatic) {
+      CuLaunchAttribute attribute;
+      attribute.id = launchProgrammatic;
+      attribute.value = 1;
+      CuLaunchConfig config;
+      config.grid[0] = blocks, config.block[0] = threads, config.sharedBytes = sharedBytes, config.stream = stream;
+      config.attributes = &attribute, config.attributeCount = 1;
+      return check(api->launchEx(&config, functions[kernel], pointers.data(), nullptr), "starting a kernel");
+    }
     return check(api->launch(functions[kernel], blocks, 1, 1, threads, 1, 1, sharedBytes, stream, pointers.data(), nullptr), "starting a kernel");
   }
   Status synchronize() override {
@@ -160,6 +171,7 @@ private:
   CuContext context = nullptr;
   CuStream stream = nullptr;
   CuModule module = nullptr;
+  bool programmatic = false; ///< launches may overlap, in graphs, too
   std::vector<CuFunction> functions;
   std::vector<CuAddress> shared;
   std::map<uint64_t, CuGraphExec> graphs;

@@ -5,6 +5,7 @@
 #include "runtime/device/emulator/Decode.h"
 #include "runtime/device/emulator/Launch.h"
 #include "runtime/device/emulator/Memory.h"
+#include "runtime/device/emulator/Overlap.h"
 #include <algorithm>
 #include <cinttypes>
 #include <map>
@@ -26,6 +27,7 @@ struct Emulator::Impl {
   explicit Impl(const Options &options) : options(options), memory(options.memoryLimit) {}
   Options options;
   GlobalMemory memory;
+  OverlapCheck overlap;
   std::vector<std::unique_ptr<LoadedModule>> modules;
 };
 
@@ -139,16 +141,19 @@ Result<uint64_t> Emulator::allocate(uint64_t bytes, std::string name) { return i
 Result<uint64_t> Emulator::adopt(void *host, uint64_t bytes, bool readOnly, std::string name) { return impl->memory.adopt(host, bytes, readOnly, std::move(name)); }
 Status Emulator::release(uint64_t address) { return impl->memory.release(address); }
 Status Emulator::write(uint64_t address, const void *host, uint64_t bytes) {
+  impl->overlap.reset(); // calls are ordered, so all launches have ended
   LATHE_ASSIGN_OR_RETURN(uint8_t *target, impl->memory.resolve(address, bytes, false));
   std::memcpy(target, host, bytes);
   return {};
 }
 Status Emulator::read(void *host, uint64_t address, uint64_t bytes) const {
+  impl->overlap.reset();
   LATHE_ASSIGN_OR_RETURN(uint8_t *source, impl->memory.resolve(address, bytes, false));
   std::memcpy(host, source, bytes);
   return {};
 }
 Status Emulator::fill(uint64_t address, uint8_t value, uint64_t bytes) {
+  impl->overlap.reset();
   LATHE_ASSIGN_OR_RETURN(uint8_t *target, impl->memory.resolve(address, bytes, true));
   std::memset(target, value, bytes);
   return {};
@@ -169,6 +174,8 @@ Result<LaunchStats> Emulator::launch(const LoadedModule *module, std::string_vie
   launch.memory = &impl->memory;
   launch.config = config;
   LATHE_RETURN_IF_ERROR(checkLaunch(program, launch.config));
+  if (config.programmatic && impl->options.capability < 90)
+    return makeError(StatusCode::invalidArgument, "kernel '%s': programmatic dependent launch needs a device of capability 90, found %u", program.name.c_str(), impl->options.capability);
   if (arguments.values.size() != program.parameters.size())
     return makeError(StatusCode::invalidArgument, "kernel '%s': expected %zu arguments, found %zu", program.name.c_str(), program.parameters.size(), arguments.values.size());
   launch.parameters.assign(program.parameterBytes + 64, 0);
@@ -179,6 +186,10 @@ Result<LaunchStats> Emulator::launch(const LoadedModule *module, std::string_vie
     std::copy(arguments.values[index].begin(), arguments.values[index].end(), launch.parameters.begin() + parameter.offset);
   }
   if (auto workspace = module->addresses.find("%envreg"); workspace != module->addresses.end()) LATHE_RETURN_IF_ERROR(fill(workspace->second, 0, kWorkspaceBytes));
+  if (impl->options.checkOverlap) {
+    impl->overlap.begin(program.name, config.programmatic);
+    launch.overlap = &impl->overlap;
+  }
   LATHE_ASSIGN_OR_RETURN(Counts counts, runLaunch(launch));
 
   LaunchStats stats;

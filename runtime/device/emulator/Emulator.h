@@ -33,6 +33,7 @@ enum class AsyncMode {
 struct Options {
   AsyncMode mode = AsyncMode::lazy;
   bool checkRaces = false;     ///< happens-before check over shared and global memory; several times slower
+  bool checkOverlap = false;   ///< accesses of launches that may run at the same time (LaunchConfig::programmatic) must be ordered
   bool checkRegisters = true;  ///< reading a register before its first write is an error
   bool checkShared = true;     ///< reading shared memory before its first write is an error
   uint64_t seed = 0;           ///< 0: warps take turns in order; other: order and length of turns are random
@@ -54,6 +55,7 @@ struct LaunchConfig {
   Dim3 cluster;             ///< blocks of a cluster run together
   uint32_t sharedBytes = 0; ///< dynamic shared memory
   bool cooperative = false; ///< all blocks are resident: they may wait for each other
+  bool programmatic = false; ///< may start before the launch before it has ended: programmatic dependent launch, from capability 90
 };
 
 /// The values of a kernel's parameters, in order.

@@ -32,14 +32,18 @@ public:
 
   Status load(std::string_view ptx, std::span<const uint8_t>, const std::vector<std::string> &kernels, const std::vector<uint32_t> &) override {
     LATHE_ASSIGN_OR_RETURN(module, machine->load(ptx));
+    emulator::Options o = machine->options();
+    o.checkOverlap = ptx.find("griddepcontrol") != ptx.npos;
+    machine->setOptions(o);
     names = kernels;
     return Status();
   }
-  Status launch(uint32_t kernel, uint32_t blocks, uint32_t threads, uint32_t sharedBytes, std::span<const uint64_t> args) override {
+  Status launch(uint32_t kernel, uint32_t blocks, uint32_t threads, uint32_t sharedBytes, std::span<const uint64_t> args, bool overlaps) override {
     emulator::LaunchConfig config;
     config.grid.x = blocks;
     config.block.x = threads;
     config.sharedBytes = sharedBytes;
+    config.programmatic = overlaps;
     emulator::Arguments values;
     for (uint64_t a : args) values.add(a);
     return machine->launch(module, names[kernel], config, values).status();

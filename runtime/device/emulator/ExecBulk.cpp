@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/device/emulator/Async.h"
 #include "runtime/device/emulator/Exec.h"
+#include "runtime/device/emulator/Overlap.h"
 #include "runtime/device/emulator/Race.h"
 #include <cinttypes>
 
@@ -233,7 +234,14 @@ void bulkCopy(Warp &warp, const Inst &inst, uint32_t mask) {
       if (op.bytes == 0 || op.bytes % 16 || op.shared % 16 || (kind != BulkOp::Kind::sharedToCluster && op.global % 16)) return failf(warp, inst, at, "misaligned bulk copy of %u bytes between 0x%" PRIx64 " and shared offset %u; all must be multiples of 16", op.bytes, op.global, op.shared);
       op.global &= kWindowMask;
     }
-    if (kind == BulkOp::Kind::store || kind == BulkOp::Kind::tensorStore) {
+    const bool writes = kind == BulkOp::Kind::store || kind == BulkOp::Kind::tensorStore;
+    if (tensor && block.launch->overlap) {
+      auto inOrder = [&](uint64_t, uint64_t global) { return !global || checkOverlap(warp, inst, lane, global, map.elementBytes, writes); };
+      if (!eachRow(map, op.coordinates, op.shared + kSharedBase, inOrder)) return;
+    } else if (!tensor && kind != BulkOp::Kind::sharedToCluster && !checkOverlap(warp, inst, lane, op.global, op.bytes, writes)) {
+      return;
+    }
+    if (writes) {
       if (!checkProxyRead(warp, inst, block, op.shared, op.bytes, at)) return;
       if (block.race && !block.race->asyncAccess(warp, inst, block, op.shared, op.bytes, false)) return;
       block.counts.globalBytesWritten += op.bytes;
@@ -339,6 +347,7 @@ bool deliverBulk(Block &block) {
 void finishWarp(Warp &warp, const Inst &inst) {
   Block &block = *warp.block;
   if (block.failed) return;
+  if (block.launch->overlap) block.launch->overlap->end(warp);
   for (auto *groups : {&warp.bulkGroups})
     for (auto &group : *groups)
       for (BulkOp &op : group) {

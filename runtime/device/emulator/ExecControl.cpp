@@ -3,6 +3,7 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/device/emulator/Decode.h"
 #include "runtime/device/emulator/Exec.h"
+#include "runtime/device/emulator/Overlap.h"
 #include "runtime/device/emulator/Race.h"
 
 namespace lathe::emulator {
@@ -111,7 +112,7 @@ Status decodeSleep(Decoder &decoder, const Instruction &text, Modifiers &mods, I
   return {};
 }
 
-/// setmaxnreg and griddepcontrol change time only: a launch starts when the one before it has ended.
+/// setmaxnreg changes time only, griddepcontrol what is ordered with the launches before.
 Status decodeHint(Decoder &decoder, const Instruction &text, Modifiers &mods, Inst &inst) {
   if (mods.mnemonic() == "setmaxnreg") {
     LATHE_RETURN_IF_ERROR(decoder.targetCapability() >= 100 ? Status() : decoder.requireFeature(90, "setmaxnreg"));
@@ -126,9 +127,17 @@ Status decodeHint(Decoder &decoder, const Instruction &text, Modifiers &mods, In
     };
     return {};
   }
-  if (mods.takeAny({"wait", "launch_dependents"}).empty()) return decoder.error("expected .wait or .launch_dependents");
+  std::string_view what = mods.takeAny({"wait", "launch_dependents"});
+  if (what.empty()) return decoder.error("expected .wait or .launch_dependents");
   LATHE_RETURN_IF_ERROR(decoder.operandCount(text, 0, 0));
-  inst.run = [](Warp &, const Inst &, uint32_t) {};
+  if (what == "wait")
+    inst.run = [](Warp &warp, const Inst &, uint32_t mask) {
+      if (OverlapCheck *overlap = warp.block->launch->overlap) overlap->wait(warp, mask);
+    };
+  else
+    inst.run = [](Warp &warp, const Inst &, uint32_t mask) {
+      if (OverlapCheck *overlap = warp.block->launch->overlap) overlap->launchDependents(warp, mask);
+    };
   return {};
 }
 Status decodeIgnored(Decoder &decoder, const Instruction &text, Modifiers &mods, Inst &inst) {

@@ -7,6 +7,7 @@
 #include "runtime/device/emulator/Async.h"
 #include "runtime/device/emulator/Decode.h"
 #include "runtime/device/emulator/Exec.h"
+#include "runtime/device/emulator/Overlap.h"
 #include "runtime/device/emulator/Race.h"
 
 namespace lathe::emulator {
@@ -57,6 +58,7 @@ void copyAsync(Warp &warp, const Inst &inst, uint32_t mask) {
       if (!bytes.ok()) return fail(warp, inst, bytes.status().message(), static_cast<int>(lane));
       reading |= 1u << lane;
       if (block.race && !block.race->access(warp, inst, lane, false, address, copied, false, false)) return;
+      if (!checkOverlap(warp, inst, lane, address, copied, false)) return;
     }
     uint8_t any = 0;
     for (uint32_t byte = 0; byte < inst.bytes; ++byte)

@@ -3,6 +3,7 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/device/emulator/Decode.h"
 #include "runtime/device/emulator/Exec.h"
+#include "runtime/device/emulator/Overlap.h"
 #include "runtime/device/emulator/Race.h"
 #include <algorithm>
 
@@ -162,6 +163,7 @@ bool accessGlobal(Warp &warp, const Inst &inst, uint32_t mask, unsigned bytes, i
   countGlobal(warp, mask, out.address, bytes, kind);
   const Allocation *&cached = block.allocationCache[static_cast<size_t>(&inst - warp.code)];
   bool good = true;
+  uint32_t writable = 0;
   eachLane(mask, [&](unsigned lane) {
     uint64_t address = out.address[lane];
     const Allocation *allocation = cached;
@@ -172,6 +174,7 @@ bool accessGlobal(Warp &warp, const Inst &inst, uint32_t mask, unsigned bytes, i
       return;
     }
     out.host[lane] = allocation->host + (address - allocation->base);
+    writable |= allocation->readOnly ? 0 : 1u << lane;
   });
   if (!good) {
     cached = nullptr;
@@ -179,6 +182,8 @@ bool accessGlobal(Warp &warp, const Inst &inst, uint32_t mask, unsigned bytes, i
   }
   if (block.race)
     eachLane(mask, [&](unsigned lane) { good = good && block.race->access(warp, inst, lane, false, out.address[lane], bytes, kind != 0, kind == 2 || strong); });
+  if (OverlapCheck *overlap = block.launch->overlap)
+    eachLane(writable, [&](unsigned lane) { good = good && overlap->access(warp, inst, lane, out.address[lane], bytes, kind != 0, inst.nonCoherent); });
   if (kind) ++block.events;
   return good;
 }
@@ -222,6 +227,13 @@ uint8_t *sharedRange(Warp &warp, const Inst &inst, Block &block, uint64_t offset
     return nullptr;
   }
   return block.shared + offset;
+}
+
+bool checkOverlap(Warp &warp, const Inst &inst, unsigned lane, uint64_t address, uint64_t bytes, bool write) {
+  const Launch &launch = *warp.block->launch;
+  if (!launch.overlap) return true;
+  const Allocation *allocation = launch.memory->find(address);
+  return !allocation || allocation->readOnly || launch.overlap->access(warp, inst, lane, address, bytes, write);
 }
 
 bool access(Warp &warp, const Inst &inst, uint32_t mask, Space space, unsigned bytes, int kind, Access &out, bool strong) {
@@ -406,6 +418,7 @@ Status decodeAccess(Decoder &decoder, const Instruction &text, Modifiers &mods, 
   if (isLoad && inst.imm && inst.space != Space::local) inst.imm |= kPoll;
   if (inst.imm && inst.space != Space::shared && inst.space != Space::local) decoder.result().ordersBlocks = true;
   if (nonCoherent && inst.space != Space::global) return decoder.error(".nc is for global memory");
+  inst.nonCoherent = nonCoherent;
   inst.bytes = static_cast<uint8_t>(typeBits(type) / 8);
   unsigned total = inst.bytes * inst.vector;
   if (total > 32 || (total == 32 && decoder.targetCapability() < 100)) return decoder.error("an access of %u bytes needs sm_100", total);

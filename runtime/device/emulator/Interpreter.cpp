@@ -133,6 +133,7 @@ void arriveAtBarrier(Warp &warp, const Inst &inst, uint32_t id, uint32_t mask) {
     state.all &= (predicate & mask) == mask;
     state.any |= (predicate & mask) != 0;
   }
+  state.waited |= (warp.waited & mask) == mask;
   if (block.race) block.race->barrierArrive(warp, id);
 }
 
@@ -452,6 +453,7 @@ bool releaseBarriers(Block &block) {
             if (inst.imm2 & 8) eachLane(fragment.mask, [&](unsigned lane) { warp.reg<uint32_t>(inst.d)[lane] = done.count; });
             else warp.predicates[inst.d] = (warp.predicates[inst.d] & ~fragment.mask) | (value ? fragment.mask : 0);
           }
+          if (done.waited) warp.waited |= fragment.mask;
           fragment.state = FragmentState::ready;
           ++fragment.pc;
         }

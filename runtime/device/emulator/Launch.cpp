@@ -190,6 +190,7 @@ private:
     warp.yield = false;
     warp.polled = nullptr;
     warp.clusterArrived = false;
+    warp.waited = 0;
     warp.instructions = 0;
     warp.openCopies.clear();
     warp.copyGroups.clear();
@@ -390,7 +391,7 @@ Result<Counts> runLaunch(Launch &launch) {
       if (entry->block.program) total.add(entry->block.counts);
   };
   unsigned threads = launch.options->hostThreads;
-  if (race || program.ordersBlocks || launch.config.cooperative) threads = 1;
+  if (race || launch.overlap || program.ordersBlocks || launch.config.cooperative) threads = 1;
   threads = static_cast<unsigned>(std::min<uint64_t>(std::max(threads, 1u), groups));
   std::vector<std::thread> helpers;
   for (unsigned index = 1; index < threads; ++index)

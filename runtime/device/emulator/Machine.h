@@ -23,6 +23,7 @@ inline constexpr uint32_t kWarpBarrier = 0x100;
 /// Inst.imm of a barrier: 0 sync, 1 arrive, 2 red, and:
 inline constexpr uint32_t kClusterWait = 4;
 
+class OverlapCheck;
 class RaceDetector;
 struct Block;
 struct Launch;
@@ -120,6 +121,7 @@ struct Warp {
   std::unordered_map<uint32_t, std::vector<uint32_t>> accumulators; ///< slot -> values of a poisoned accumulator
   bool matrixDirty = true; ///< registers of matrix products were written since the last wgmma.fence
   bool clusterArrived = false;
+  uint32_t waited = 0; ///< lanes that have executed griddepcontrol.wait, or met one that has at a barrier
 
   uint64_t instructions = 0;
 
@@ -134,6 +136,7 @@ struct BarrierState {
   uint32_t present = 0;  ///< mask of warps that have arrived
   uint32_t count = 0;    ///< bar.red: lanes whose predicate was true
   bool all = true, any = false;
+  bool waited = false; ///< a warp that has arrived had executed griddepcontrol.wait
 };
 
 /// An mbarrier object, kept beside the 8 bytes that stand for it.
@@ -187,6 +190,7 @@ struct Launch {
   const Program *program = nullptr;
   const Options *options = nullptr;
   GlobalMemory *memory = nullptr;
+  OverlapCheck *overlap = nullptr; ///< null: not checked
   LaunchConfig config;
   std::vector<uint8_t> parameters;
   uint64_t instructionLimit = 0;
@@ -240,6 +244,8 @@ Block *sharedHome(Warp &warp, uint64_t address);
 inline uint64_t sharedOffset(uint64_t address) {
   return (address & kWindowMask & ((1ull << kClusterShift) - 1)) - kSharedBase;
 }
+/// Checks an asynchronous access to global memory at its issue against launches that may run at the same time. Returns false after a failure.
+bool checkOverlap(Warp &warp, const Inst &inst, unsigned lane, uint64_t address, uint64_t bytes, bool write);
 void countShared(Warp &warp, uint32_t mask, const uint64_t *address, unsigned bytes);
 void countGlobal(Warp &warp, uint32_t mask, const uint64_t *address, unsigned bytes, int kind);
 

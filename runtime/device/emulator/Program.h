@@ -50,6 +50,7 @@ struct Inst {
   Space space = Space::generic;
   Flow flow = Flow::next;
   uint8_t bytes = 0, vector = 1; ///< of a memory access: element size and number of elements
+  bool nonCoherent = false;      ///< a load through the read-only path
   bool addressWide = false;      ///< address register has 64 bits
   bool isJoin = false;           ///< some branch's lanes meet here
   bool checked = false;          ///< reads or writes a register that needs a check when it runs

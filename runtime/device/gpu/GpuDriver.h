@@ -38,8 +38,9 @@ public:
   /// Loads code: |cubin| if it is not empty and the driver takes it, else |ptx|. |kernels| are found by name and then known by
   /// their index. |sharedBytes|: the dynamic shared memory of each. Errors: dataLoss.
   virtual Status load(std::string_view ptx, std::span<const uint8_t> cubin, const std::vector<std::string> &kernels, const std::vector<uint32_t> &sharedBytes) = 0;
-  /// Starts |blocks| blocks of |threads| threads with pointers as arguments.
-  virtual Status launch(uint32_t kernel, uint32_t blocks, uint32_t threads, uint32_t sharedBytes, std::span<const uint64_t> args) = 0;
+  /// Starts |blocks| blocks of |threads| threads with pointers as arguments. |overlaps|: the launch before need not have ended, since the kernel waits for
+  /// it itself (griddepcontrol.wait).
+  virtual Status launch(uint32_t kernel, uint32_t blocks, uint32_t threads, uint32_t sharedBytes, std::span<const uint64_t> args, bool overlaps) = 0;
   /// Waits for everything.
   virtual Status synchronize() = 0;
 

@@ -161,7 +161,7 @@ private:
   std::vector<uint32_t> used, strides;
   std::vector<uint64_t> tables, embeddingRows;
   Ticket lastTicket = 0;
-  bool profiling = false;
+  bool profiling = false, waits = false;
   std::vector<LaunchProfile> profiles;
 };
 
@@ -184,6 +184,7 @@ Result<GpuCode> codeFor(const LoadedArtifact &artifact, const GpuDriver &driver)
 Status GpuExecutable::create(const ExecutableOptions &options) {
   const Program &p = program;
   LATHE_ASSIGN_OR_RETURN(GpuCode code, codeFor(*artifact, *driver));
+  waits = code.ptx.find("griddepcontrol.wait") != code.ptx.npos; // the compiler lets all kernels of a chip wait, or none
   if (options.kvBlocks.size() != p.kvGroups.size())
     return makeError(StatusCode::invalidArgument, "expected block counts of %zu KV groups, found %zu", p.kvGroups.size(), options.kvBlocks.size());
   std::vector<uint32_t> shared;
@@ -334,6 +335,7 @@ Result<Ticket> GpuExecutable::submit(EntryKind kind, const LatheStep &step) {
 
 Status GpuExecutable::start(const Bucket &bucket, const LatheStep &counted) {
   using Clock = std::chrono::steady_clock;
+  bool overlaps = false; // the first launch comes after the step's state, which is a copy
   for (uint32_t i = bucket.firstLaunch, end = i + bucket.launchCount; i < end; ++i) {
     const Launch &l = program.launches[i];
     uint64_t items = launchItems(l, counted);
@@ -343,8 +345,9 @@ Status GpuExecutable::start(const Bucket &bucket, const LatheStep &counted) {
     launchArgs.push_back(state);
     const BlockShape &shape = program.blocks[l.kernel];
     auto before = profiling ? Clock::now() : Clock::time_point();
-    Status s = driver->launch(l.kernel, static_cast<uint32_t>(items), shape.threads, shape.sharedBytes, launchArgs);
+    Status s = driver->launch(l.kernel, static_cast<uint32_t>(items), shape.threads, shape.sharedBytes, launchArgs, overlaps);
     if (!s.ok()) return std::move(s).at("launch '" + program.names[l.name] + "'");
+    overlaps = waits && !profiling;
     if (!profiling) continue;
     LATHE_RETURN_IF_ERROR(driver->synchronize());
     double seconds = std::chrono::duration<double>(Clock::now() - before).count();

@@ -59,7 +59,7 @@ public:
                        static_cast<long long>(items));
     words.assign(arguments.begin(), arguments.end());
     words.push_back(status);
-    LATHE_RETURN_IF_ERROR(driver->launch(static_cast<uint32_t>(kernel), static_cast<uint32_t>(blocks), graphBlockThreads, 0, words));
+    LATHE_RETURN_IF_ERROR(driver->launch(static_cast<uint32_t>(kernel), static_cast<uint32_t>(blocks), graphBlockThreads, 0, words, false));
     if (!checked) return -1;
     int64_t found = 0;
     LATHE_RETURN_IF_ERROR(read(reinterpret_cast<const void *>(status), 8, found));

@@ -9,6 +9,7 @@
 #include "dialects/Kernel/Kernel.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Parser/Parser.h"
+#include "runtime/device/gpu/GpuDriver.h"
 #include <cstdlib>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -32,6 +33,8 @@ TEST_P(Ptxas, TakesEveryKernelWithoutSpills) {
   auto ptx = buildPtx(jobs, chip, 2);
   ASSERT_TRUE(ptx.ok()) << ptx.status().message();
   if (const char *directory = std::getenv("LATHE_DUMP_PTX")) std::ofstream(std::string(directory) + "/" + chip.name + ".ptx") << *ptx;
+  llvm::StringRef text = *ptx;
+  EXPECT_EQ(text.count("griddepcontrol.wait;"), chip.has(Feature::pdl) ? text.count(".entry ") : 0u); // every kernel waits for those before it
   auto report = runPtxas(ptxas, *ptx, chip);
   ASSERT_TRUE(report.ok()) << report.status().message();
   EXPECT_EQ(report->spillBytes, 0) << report->log;
@@ -65,6 +68,35 @@ PtxJob wait(const char *symbol) {
             mlir::LLVM::ReturnOp::create(b, loc, mlir::ValueRange());
             return mlir::success();
           }};
+}
+
+/// Kernels that a driver starts before the one before has ended wait for it: without that the emulator refuses them.
+TEST(Overlap, KernelsWaitForTheLaunchBefore) {
+  QuantizeParams p;
+  p.k = p.inStride = 64, p.act = ActFormat::f32;
+  auto ptx = buildPtx({nvptx::test::job("k", p, nvptx::emitQuantize)}, *findChip("sm_90a"), 1);
+  ASSERT_TRUE(ptx.ok()) << ptx.status().message();
+  const std::string wait = "griddepcontrol.wait;";
+  ASSERT_NE(ptx->find(wait), std::string::npos);
+  for (bool waits : {true, false}) {
+    std::string text = *ptx;
+    if (!waits) text.erase(text.find(wait), wait.size());
+    auto driver = runtime::makeEmulatorDriver(artifact::Variant::sm_90a);
+    ASSERT_TRUE(driver.ok()) << driver.status().message();
+    runtime::GpuDriver &gpu = **driver;
+    Status loaded = gpu.load(text, {}, {"k"}, {0});
+    ASSERT_TRUE(loaded.ok()) << loaded.message();
+    uint64_t place[4]; // rows, two results, the step
+    for (uint64_t &a : place) a = *gpu.allocate(8192, "buffer");
+    auto launch = [&](int from, int to, bool overlaps) {
+      const uint64_t args[] = {place[from], place[to], place[3]};
+      return gpu.launch(0, 1, uint32_t(launchShape(p).threads), 0, args, overlaps);
+    };
+    Status first = launch(0, 1, false), second = launch(1, 2, true);
+    EXPECT_TRUE(first.ok()) << first.message();
+    if (waits) EXPECT_TRUE(second.ok()) << second.message();
+    else EXPECT_NE(second.message().find("missing griddepcontrol.wait: this read of global address"), std::string::npos) << second.message();
+  }
 }
 
 TEST(Lower, NamesTheOpThatAChipLacks) {

@@ -27,13 +27,14 @@ FakeCudaState &fake() {
   return *reinterpret_cast<FakeCudaState *(*)()>(dlsym(library, "fakeCudaState"))();
 }
 
-void writeArtifact() {
+/// Kernels that wait for the launches before them, or do not; it is the toy's PTX that says so.
+void writeArtifact(bool waits = false) {
   Program p = toyProgram({});
   for (size_t i = 0; i < p.kernels.size(); ++i) p.blocks.push_back({32, 16});
   for (const Launch &l : p.launches) fake().arguments[p.kernels[l.kernel]] = l.argCount + 1;
   auto writer = ArtifactWriter::create(path);
   ASSERT_TRUE(writer.ok());
-  std::string text = "toy ptx", code = TOY_KERNELS;
+  std::string text = waits ? "toy ptx: griddepcontrol.wait;" : "toy ptx", code = TOY_KERNELS;
   ASSERT_TRUE(writer->addSection(SectionKind::program, Variant::sm_90a, encodeProgram(p)).ok());
   ASSERT_TRUE(writer->addSection(SectionKind::ptx, Variant::sm_90a, {reinterpret_cast<const uint8_t *>(text.data()), text.size()}).ok());
   ASSERT_TRUE(writer->addSection(SectionKind::cubin, Variant::sm_90a, {reinterpret_cast<const uint8_t *>(code.c_str()), code.size() + 1}).ok());
@@ -59,12 +60,17 @@ struct CudaGraph : ::testing::Test {
   SequenceId sequence{};
   size_t done = 0;
 
-  void SetUp() override {
-    writeArtifact();
+  void SetUp() override { open(false, 12040); }
+  void open(bool waits, int version) {
+    engine.reset();
+    tokens.clear();
+    done = 0;
+    writeArtifact(waits);
     auto &state = fake();
     auto arguments = state.arguments;
     state = {};
     state.arguments = arguments;
+    state.version = version;
     auto loaded = LoadedArtifact::load(path, {.variant = {}, .gpu = device.gpuCode()});
     ASSERT_TRUE(loaded.ok()) << loaded.status().message();
     EngineOptions options;
@@ -122,6 +128,27 @@ TEST_F(CudaGraph, IsNotMadeOfLongSteps) {
   ASSERT_TRUE(s.ok()) << s.message();
   EXPECT_GT(state.executed, 0u);
   EXPECT_LE(state.captures, captures + 1);
+}
+
+/// Kernels that wait themselves start while the one before runs, in graphs and outside; the first of a sequence does not: before it the step's state
+/// is copied.
+TEST_F(CudaGraph, LaunchesOverlapWhereKernelsWait) {
+  auto &state = fake();
+  ASSERT_TRUE(run(1).ok() && run(40).ok());
+  EXPECT_EQ(state.overlapping, 0u); // these do not wait
+  open(true, 12040);
+  ASSERT_TRUE(run(1).ok());
+  const uint64_t captured = state.started;
+  EXPECT_EQ(state.overlapping, captured - state.captures);
+  ASSERT_TRUE(run(40).ok());
+  EXPECT_GT(state.overlapping, captured);
+  EXPECT_EQ(state.overlapping, state.started - state.firsts.size());
+  EXPECT_GT(state.firsts.size(), 1u);
+  EXPECT_EQ(state.firsts.find('o'), std::string::npos) << state.firsts;
+  open(true, 12020); // its graphs would not keep the overlap
+  ASSERT_TRUE(run(1).ok() && run(40).ok());
+  EXPECT_GT(state.started, 0u);
+  EXPECT_EQ(state.overlapping, 0u);
 }
 
 TEST_F(CudaGraph, OfAFailedLaunchIsForgotten) {

@@ -35,7 +35,7 @@ struct Graph {
 };
 
 test::FakeCudaState state;
-bool capturing = false;
+bool capturing = false, first = true;
 Graph captured;
 std::map<uint64_t, void *> memory;
 
@@ -48,6 +48,7 @@ void execute(const Start &s) {
 }
 int copy(uint64_t to, uint64_t from, size_t bytes) {
   if (capturing) return captureUnsupported;
+  first = true;
   if (bytes) std::memcpy(reinterpret_cast<void *>(to), reinterpret_cast<const void *>(from), bytes);
   return success;
 }
@@ -59,7 +60,7 @@ extern "C" {
 test::FakeCudaState *fakeCudaState() { return &state; }
 
 int cuInit(unsigned) { return success; }
-int cuDriverGetVersion(int *v) { return *v = 12000, success; }
+int cuDriverGetVersion(int *v) { return *v = state.version, success; }
 int cuGetErrorString(int error, const char **text) { return *text = error == captureUnsupported ? "not while a stream is captured" : "a fake error", success; }
 int cuDeviceGetCount(int *n) { return *n = 1, success; }
 int cuDeviceGet(int *d, int) { return *d = 0, success; }
@@ -110,8 +111,11 @@ int cuModuleGetFunction(CuFunction *function, CuModule module, const char *name)
   return success;
 }
 int cuFuncSetAttribute(CuFunction, int, int) { return success; }
-int cuLaunchKernel(CuFunction function, unsigned blocks, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CuStream, void **params, void **) {
+static int launch(CuFunction function, unsigned blocks, void **params, bool overlaps) {
   if (state.started++ == state.failStart) return invalidValue;
+  state.overlapping += overlaps;
+  if (first) state.firsts += overlaps ? 'o' : '-';
+  first = false;
   Start s{reinterpret_cast<Function *>(function), blocks, {}};
   for (unsigned i = 0; i < state.arguments.at(s.function->name); ++i) s.args.push_back(*static_cast<uint64_t *>(params[i]));
   if (capturing)
@@ -120,9 +124,16 @@ int cuLaunchKernel(CuFunction function, unsigned blocks, unsigned, unsigned, uns
     execute(s);
   return success;
 }
+int cuLaunchKernel(CuFunction function, unsigned blocks, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CuStream, void **params, void **) {
+  return launch(function, blocks, params, false);
+}
+int cuLaunchKernelEx(const CuLaunchConfig *config, CuFunction function, void **params, void **) {
+  if (config->attributeCount != 1 || config->attributes->id != launchProgrammatic || config->block[0] != 32 || config->sharedBytes != 16) return invalidValue;
+  return launch(function, config->grid[0], params, config->attributes->value == 1);
+}
 int cuStreamBeginCapture_v2(CuStream, int) {
   if (capturing) return invalidValue;
-  capturing = true;
+  capturing = first = true;
   captured = {};
   ++state.captures;
   return success;

@@ -12,7 +12,10 @@ namespace lathe::test {
 struct FakeCudaState {
   std::map<std::string, unsigned> arguments; ///< of each kernel, set by the test: a launch does not tell
   uint64_t executed = 0;     ///< kernels that ran
-  uint64_t started = 0;      ///< calls of cuLaunchKernel
+  uint64_t started = 0;      ///< calls of cuLaunchKernel and cuLaunchKernelEx
+  uint64_t overlapping = 0;  ///< of which may start before the launch before has ended
+  std::string firsts;        ///< for each first launch of a capture or after a copy: 'o' if it may overlap, which it must not, else '-'
+  int version = 12040;       ///< of the driver
   uint64_t captures = 0, graphLaunches = 0;
   int64_t graphs = 0, executables = 0, memory = 0; ///< that are alive
   uint64_t failStart = UINT64_MAX; ///< the call of cuLaunchKernel that fails

@@ -84,7 +84,8 @@ public:
     for (const std::string &k : kernels) functions.push_back(reinterpret_cast<LatheKernelFn>(dlsym(library, k.c_str())));
     return Status();
   }
-  Status launch(uint32_t kernel, uint32_t blocks, uint32_t threads, uint32_t sharedBytes, std::span<const uint64_t> args) override {
+  Status launch(uint32_t kernel, uint32_t blocks, uint32_t threads, uint32_t sharedBytes, std::span<const uint64_t> args, bool overlaps) override {
+    EXPECT_FALSE(overlaps); // the code does not wait
     if (record.launches++ == record.failLaunch) return Status(StatusCode::internal, "the device stopped");
     EXPECT_EQ(threads, 32u * (kernel + 1));
     EXPECT_EQ(sharedBytes, 16u);

@@ -9,6 +9,7 @@ Prompts are pieces of the texts, of 10 to 400 bytes, a third behind one and the 
 nothing was drafted at all: how much is depends on what rows cost.
 """
 import argparse
+import atexit
 import concurrent.futures
 import json
 import random
@@ -29,6 +30,7 @@ class Server:
     def __init__(self, lathe, artifact, log, *options):
         with open(log, "w") as f:
             self.process = subprocess.Popen([lathe, "serve", artifact, "--port", "0", "--request-timeout", "0", *options], stdout=subprocess.PIPE, stderr=f, text=True)
+        atexit.register(self.process.terminate)  # also if an answer differs; nothing where it has ended
         line = self.process.stdout.readline()
         if not line.startswith("listening on "):
             sys.exit(f"error: the server of {artifact} did not start, see {log}")

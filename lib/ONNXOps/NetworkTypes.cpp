@@ -176,6 +176,9 @@ LogicalResult rotary(TypeContext &c) {
   if (c.rank(cos) != cacheRank || c.rank(cos + 1) != cacheRank) return c.node.error("cos and sin caches of rank " + Twine(cacheRank), c.describe(cos) + " and " + c.describe(cos + 1));
   for (unsigned i : {cos, cos + 1})
     if (failed(c.require(c.d.equal(c.d.mul(c.shape(i).back(), 2), width), "caches of half the rotated dimensions", c.describe(i)))) return failure();
+  for (int64_t k = 0; k + 1 < cacheRank; ++k)
+    if (failed(c.require(c.d.equal(c.shape(cos)[k], c.shape(cos + 1)[k]), "as many sines as cosines", c.describe(cos) + " and " + c.describe(cos + 1)))) return failure();
+  if (c.has(positions) && c.rank(positions) == 1 && failed(c.require(c.d.equal(c.shape(positions)[0], 1), "one position or a matrix of them", c.describe(positions)))) return failure();
   if (c.has(positions) && c.rank(positions) != 2 && !(contrib && c.rank(positions) == 1)) return c.node.error("position ids of rank 2", c.describe(positions));
   return same(c);
 }

@@ -172,8 +172,8 @@ Status rotary(Evaluation &e) {
   const Array &x = e.a(0), &cos = e.a(contrib ? 2 : 1), &sin = e.a(contrib ? 3 : 2);
   size_t positions = contrib ? 1 : 3;
   int64_t half = cos.shape.back(), heads = e.node.integer("num_heads", 0);
-  if (x.rank() == 4) heads = x.shape[1];
-  if (heads <= 0) heads = x.shape.back() / (half * 2);
+  if (x.rank() == 4) heads = x.shape[1]; // which may be none
+  else if (heads <= 0) heads = x.shape.back() / (half * 2);
   bool flat = x.rank() == 3;
   int64_t size = flat ? x.shape[2] / heads : x.shape[3], batch = x.shape[0], tokens = flat ? x.shape[1] : x.shape[2];
   double scale = contrib ? e.node.real("scale", 1) : 1;

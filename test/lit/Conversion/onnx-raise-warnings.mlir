@@ -255,3 +255,15 @@ func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}, %keep: tensor<i
   %x = onnx.op "Gather"(%e, %ids) {version = 13 : i64} : (tensor<4x4xf32>, tensor<?x?xi64>) -> tensor<*xf32>
   return %x : tensor<*xf32>
 }
+
+// -----
+
+// Numbers without heads to rotate.
+// expected-warning@+1 {{the graph is not raised to llm ops: output '0' does not depend on the tokens}}
+func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}) -> tensor<*xf32> {
+  %x = onnx.constant dense<> : tensor<1x0x2x4xf32>
+  %p = onnx.constant dense<0> : tensor<1x2xi64>
+  %c = onnx.constant dense<1.0> : tensor<3x2xf32>
+  %r = onnx.op "RotaryEmbedding"(%x, %p, %c, %c) {domain = "com.microsoft", version = 1 : i64} : (tensor<1x0x2x4xf32>, tensor<1x2xi64>, tensor<3x2xf32>, tensor<3x2xf32>) -> tensor<*xf32>
+  return %r : tensor<*xf32>
+}

@@ -196,3 +196,19 @@ func.func @main(%x: tensor<1x2x8xf32>, %p: tensor<1x2xi64>, %c: tensor<9x2xf32>)
   %r = onnx.op "RotaryEmbedding"(%x, %p, %c, %c) {domain = "com.microsoft", version = 1 : i64, attrs = {scale = 2.0 : f32}} : (tensor<1x2x8xf32>, tensor<1x2xi64>, tensor<9x2xf32>, tensor<9x2xf32>) -> tensor<1x2x8xf32>
   return %r : tensor<1x2x8xf32>
 }
+
+// -----
+
+func.func @main(%x: tensor<1x2x8xf32>, %p: tensor<1x2xi64>, %c: tensor<9x2xf32>, %s: tensor<5x2xf32>) -> tensor<1x2x8xf32> {
+  // expected-error@+1 {{expected as many sines as cosines, found float[9,2] and float[5,2]}}
+  %r = onnx.op "RotaryEmbedding"(%x, %p, %c, %s) {domain = "com.microsoft", version = 1 : i64} : (tensor<1x2x8xf32>, tensor<1x2xi64>, tensor<9x2xf32>, tensor<5x2xf32>) -> tensor<1x2x8xf32>
+  return %r : tensor<1x2x8xf32>
+}
+
+// -----
+
+func.func @main(%x: tensor<1x2x8xf32>, %p: tensor<0xi64>, %c: tensor<9x2xf32>, %s: tensor<9x2xf32>) -> tensor<1x2x8xf32> {
+  // expected-error@+1 {{expected one position or a matrix of them, found int64[0]}}
+  %r = onnx.op "RotaryEmbedding"(%x, %p, %c, %s) {domain = "com.microsoft", version = 1 : i64} : (tensor<1x2x8xf32>, tensor<0xi64>, tensor<9x2xf32>, tensor<9x2xf32>) -> tensor<1x2x8xf32>
+  return %r : tensor<1x2x8xf32>
+}

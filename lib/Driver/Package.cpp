@@ -321,7 +321,8 @@ Result<PackageReport> packageArtifact(ModuleOp module, ModuleOp gpu, const Model
   }
   for (artifact::Variant variant : options.variants) {
     if (!artifact::isGpu(variant)) continue;
-    plan::ProgramOp program = *gpu.getOps<plan::ProgramOp>().begin();
+    LATHE_ASSIGN_OR_RETURN(auto planned, planForChip(*gpu.getOps<plan::ProgramOp>().begin(), variant));
+    plan::ProgramOp program = *planned;
     LATHE_ASSIGN_OR_RETURN(GpuCode code, buildGpuCode(program, variant, options.threads));
     report.kernels += code.kernels;
     report.codeBytes += code.ptx.size() + code.cubin.size();

@@ -26,6 +26,8 @@ struct GpuCode {
   std::string ptx, cubin; ///< |cubin| is empty where there is no ptxas
   int kernels = 0;
 };
+/// |op|, a plan made for any GPU, with the kernels and launches that |variant|'s chip takes instead (nvptx::onChip).
+Result<mlir::OwningOpRef<plan::ProgramOp>> planForChip(plan::ProgramOp op, artifact::Variant variant);
 /// Emits the kernels of a plan made for GPUs.
 Result<GpuCode> buildGpuCode(plan::ProgramOp op, artifact::Variant variant, unsigned threads);
 

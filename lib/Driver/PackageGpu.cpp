@@ -6,6 +6,7 @@
 #include "Package.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
 
@@ -65,6 +66,43 @@ llvm::StringMap<std::string> layersOf(plan::ProgramOp op) {
 }
 
 } // namespace
+
+Result<OwningOpRef<plan::ProgramOp>> planForChip(plan::ProgramOp op, artifact::Variant variant) {
+  using namespace codegen;
+  const Chip *chip = nvptx::findChip(variant);
+  if (!chip) return makeError(StatusCode::internal, "no chip has the variant %u", unsigned(variant));
+  OwningOpRef<plan::ProgramOp> own(op.clone());
+  SymbolTable symbols(*own);
+  OpBuilder b(op.getContext());
+  SmallVector<plan::LaunchOp> launches;
+  own->walk([&](plan::LaunchOp l) { launches.push_back(l); });
+  for (plan::LaunchOp l : launches) {
+    auto kernel = symbols.lookup<plan::KernelOp>(l.getKernel());
+    if (kernel.getFamily() != "matmul") continue;
+    auto params = fromDictionary<nvptx::MmaParams>(kernel.getParams());
+    if (failed(params)) return misfit(kernel);
+    int64_t rows = cast<plan::BucketOp>(l->getParentOp()).getRows();
+    nvptx::MmaParams mine = nvptx::onChip(*params, *chip, rows);
+    if (!mine.wgmma || params->wgmma) continue;
+    nvptx::LaunchShape shape = nvptx::launchShape(mine);
+    // One kernel for each tile that a bucket of the planner's kernel has here.
+    std::string name = (kernel.getSymName() + "_wgmma" + Twine(mine.rowTile)).str();
+    if (!symbols.lookup(name)) {
+      b.setInsertionPoint(kernel);
+      auto k = plan::KernelOp::create(b, kernel.getLoc(), name, "matmul", toDictionary(op.getContext(), mine));
+      k->setAttr("threads", b.getI64IntegerAttr(shape.threads));
+      k->setAttr("shared_bytes", b.getI64IntegerAttr(shape.sharedBytes));
+      symbols.insert(k);
+    }
+    l.setKernel(name);
+    l.setItemKind(uint64_t(shape.items)), l.setItems(shape.count), l.setItemRows(shape.itemRows);
+  }
+  llvm::StringSet<> used;
+  for (plan::LaunchOp l : launches) used.insert(l.getKernel());
+  for (auto k : llvm::make_early_inc_range(own->getOps<plan::KernelOp>()))
+    if (!used.contains(k.getSymName())) k.erase();
+  return own;
+}
 
 Result<GpuCode> buildGpuCode(plan::ProgramOp op, artifact::Variant variant, unsigned threads) {
   const Chip *chip = codegen::nvptx::findChip(variant);

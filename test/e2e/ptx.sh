@@ -55,6 +55,10 @@ CHIPS=$FLOATS8 equal kv-e4m3-int8 --kv e4m3 --activations int8 -- --head-norms
 "$BUILD/bin/lathe" inspect "$WORK/kv-e4m3-int8.lathe" | grep -q '2 layers.*pages of 32 tokens, 9216 bytes a page' # 2 x 2 x 2 x (32 x 32 + 32 x 4)
 equal f32 --activations f32 --kv f32 -- --weights int4z_g32,f16 --softcap 20 --untied --parallel
 
+# Weights of 256 k and more are for wgmma, the others of the same model (k = 192) for mma.sync.
+CHIPS=sm_90a interpreted wgmma 1e-2 -- --weights q4_0,bf16,q8_0 --hidden 256 --head 32 --ffn 512
+for family in wgmma.mma_async mma.sync.aligned.m16n8k16; do grep -qa $family "$WORK/wgmma.lathe"; done
+"$BUILD/test/e2e/ExactnessFuzz" --device emulator:sm_90a "${LATHE_SEED:-1}" "${LATHE_TRIALS:-2}" "$WORK/wgmma.lathe"
 model "$CHIPS" pages --page 16 -- # auto with another page
 "$BUILD/test/e2e/ExactnessFuzz" --device emulator "${LATHE_SEED:-1}" "${LATHE_TRIALS:-6}" "$WORK/auto.lathe" "$WORK/pages.lathe"
 "$BUILD/test/e2e/ExactnessFuzz" --device emulator "${LATHE_SEED:-1}" "${LATHE_TRIALS:-2}" "$WORK/floats.lathe"

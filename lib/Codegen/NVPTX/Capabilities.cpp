@@ -66,8 +66,8 @@ std::optional<Feature> requiredFeature(llvm::StringRef s) {
   if (starts({"tcgen05"})) return Feature::tcgen05;
   if (starts({"setmaxnreg", "setmaxregister"})) return Feature::setmaxnreg;
   if (starts({"griddepcontrol"})) return Feature::pdl;
-  if (starts({"cluster", "barrier.cluster", "mapa"})) return Feature::clusters;
-  if (starts({"cp.async.bulk", "mbarrier.try_wait", "mbarrier.arrive.expect_tx", "mbarrier.expect"})) return Feature::tma;
+  if (starts({"cluster", "barrier.cluster", "mapa", "ld.shared::cluster", "fence.mbarrier_init"})) return Feature::clusters;
+  if (starts({"cp.async.bulk", "mbarrier.try_wait", "mbarrier.arrive.expect_tx", "mbarrier.expect", "fence.proxy.async"})) return Feature::tma;
   if (starts({"cp.async"})) return Feature::cpAsync;
   if (starts({"redux"})) return Feature::redux;
   if (starts({"mma.block_scale", "mma.sp.block_scale", "mma.m16n8k64"}) || s.contains("block.scale")) return Feature::blockScaledMma;
@@ -75,7 +75,7 @@ std::optional<Feature> requiredFeature(llvm::StringRef s) {
   // The shapes that sm_80 has; others need a look at the ISA first.
   if (starts({"mma.m16n8k16.row.col.", "mma.m16n8k32.row.col.s8", "mma.m16n8k32.row.col.u8", "ldmatrix"})) return Feature::mmaSync;
   if (starts({"read.ptx.sreg.", "barrier0", "barrier", "shfl.sync", "bar.warp.sync", "prmt", "membar", "fence.acq_rel", "vote", "mbarrier", "nanosleep", "exit",
-              "ff2bf16x2.rn", "ff2f16x2.rn"})) return Feature(0);
+              "ff2bf16x2.rn", "ff2f16x2.rn", "bar.sync", "setp.", "mov.", "bra"})) return Feature(0);
   return std::nullopt;
 }
 

@@ -97,7 +97,7 @@ Values Dequantizer::levels(Value codes) {
     Value biased = e.xori(codes, e.ci(e.i32, int32_t(0x80808080))), magic = e.ci(e.i32, 0x4B000000);
     Values f;
     for (int i = 0; i < 4; ++i) {
-      Value bits = e.permute(biased, magic, 0x7440 | i);
+      Value bits = e.wgmmaOrder() ? e.permute(biased, magic, e.ori(byteOf(i), e.ci(e.i32, 0x7440))) : e.permute(biased, magic, 0x7440 | i);
       f.push_back(e.bitcast(e.i32, e.fsub(e.bitcast(e.f32, bits), e.cf(8388608.0f + 128))));
     }
     return {e.permute(f[0], f[1], 0x7632), e.permute(f[2], f[3], 0x7632)};
@@ -106,7 +106,8 @@ Values Dequantizer::levels(Value codes) {
   Value magic = e.ci(e.i32, 0x43434343);
   Values out;
   for (int i = 0; i < 2; ++i) {
-    Value v = e.bitcastPair(pair, e.permute(codes, magic, i == 0 ? 0x4140 : 0x4342));
+    Value selector = e.wgmmaOrder() ? e.ori(e.ori(byteOf(2 * i), e.shl(byteOf(2 * i + 1), 8)), e.ci(e.i32, 0x4040)) : e.ci(e.i32, i == 0 ? 0x4140 : 0x4342);
+    Value v = e.bitcastPair(pair, e.permute(codes, magic, selector));
     v = e.fma(v, e.splatF(pair, 1.0), e.splatF(pair, -128.0 - w.zero));
     out.push_back(e.bitcastPair(e.i32, v));
   }

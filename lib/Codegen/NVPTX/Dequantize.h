@@ -47,6 +47,8 @@ struct Dequantizer {
 
 private:
   Value lookup(Value codes);
+  /// Which of a lane's four codes is element |i| of an operand, in wgmma's order.
+  Value byteOf(int64_t i) { return e.xori(e.andc(e.lane32, 3), e.ci(e.i32, i)); }
   Value half(Value p) { return e.ext(e.ld(e.f16, p, 0, 2)); }
   Values pairOfHalves(Value p);
   Values pairOfBytes(Value p, bool isSigned);

@@ -55,6 +55,25 @@ Value GpuEmitter::sharedMemory(int64_t bytes, int64_t align) {
   return LLVM::AddressOfOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext(), 3), symbol);
 }
 
+Value GpuEmitter::dynamicSharedMemory(int64_t align) {
+  std::string symbol = name + "_dynamic";
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(module.getBody());
+    // Of no size and defined elsewhere: PTX's ".extern .shared".
+    LLVM::GlobalOp::create(b, loc, LLVM::LLVMArrayType::get(i8, 0), /*isConstant=*/false, LLVM::Linkage::External, symbol, Attribute(), align, /*addrSpace=*/3);
+  }
+  // LLVM would conclude that nothing in an object of no bytes overlaps with anything, so the pointer comes from where it cannot look.
+  Type pointer = LLVM::LLVMPointerType::get(b.getContext(), 3);
+  Value address = LLVM::PtrToIntOp::create(b, loc, i64, LLVM::AddressOfOp::create(b, loc, pointer, symbol));
+  return LLVM::IntToPtrOp::create(b, loc, pointer, ptx("mov.b64 $0, $1;", {i64}, {address}, "=l,l")[0]);
+}
+
+void GpuEmitter::setCluster(int64_t n) {
+  auto f = cast<LLVM::LLVMFuncOp>(b.getInsertionBlock()->getParentOp());
+  f->setAttr("nvvm.cluster_dim", b.getDenseI32ArrayAttr({int32_t(n), 1, 1}));
+}
+
 void GpuEmitter::barrier() { NVVM::Barrier0Op::create(b, loc); }
 
 void GpuEmitter::syncWarp() { NVVM::SyncWarpOp::create(b, loc, ci(i32, -1)); }
@@ -110,7 +129,12 @@ Value GpuEmitter::ldfGuarded(Value p, Value index, int64_t n) {
 void GpuEmitter::storeGroup(Value buffer, const ActLayout &l, ActFormat format, Value row, Value g, Value x) {
   Value base = at(buffer, shru(row, 3), l.blockBytes), r = andc(row, 7);
   Value index = add(shl(g, 3), r); // of a (group, row) pair
-  Value element = gep(base, mulc(add(shl(index, 5), lane), l.elementBytes));
+  Value place = lane;
+  if (format == ActFormat::bf16 && wgmmaOrder()) {
+    Value t = andc(shru(lane, 2), 3), i = xori(andc(lane, 3), t), piece = add(shl(shru(lane, 4), 1), shru(i, 1));
+    place = add(add(shl(xori(piece, andc(shru(r, 1), 3)), 3), shl(t, 1)), andc(i, 1));
+  }
+  Value element = gep(base, mulc(add(shl(index, 5), place), l.elementBytes));
   Value first = eq(lane32, 0);
   auto plane = [&](int64_t offset, int64_t sums, int64_t h) { // address of the h-th sum
     Value i = sums == 1 ? index : add(mulc(addc(mulc(g, sums), h), 8), r);

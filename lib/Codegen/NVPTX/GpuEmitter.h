@@ -38,6 +38,10 @@ struct GpuEmitter : Emitter {
   //===-- shared memory and synchronisation ------------------------------------------------------===//
   /// |bytes| of static shared memory of this kernel, as a pointer in address space 3.
   Value sharedMemory(int64_t bytes, int64_t align = 16);
+  /// The block's dynamic shared memory (LaunchShape::sharedBytes).
+  Value dynamicSharedMemory(int64_t align);
+  /// Blocks of |n| in a row are a cluster.
+  void setCluster(int64_t n);
   void barrier();
   void syncWarp();
   /// |v| (i32 or f32) of lane (own lane xor |mask|).
@@ -63,6 +67,8 @@ struct GpuEmitter : Emitter {
 
   /// Element |i| of a vector (GpuEmitter::lane is the thread's).
   Value elementOf(Value v, int64_t i) { return Emitter::lane(v, i); }
+  /// Whether bf16 activations lie as wgmma reads them (Layout.h). Then operands of mma.sync have k = 4t + (i xor t) of 16 as element i of lane (., t).
+  bool wgmmaOrder() const { return chip.has(Feature::wgmma); }
   /// One or more PTX instructions that have no intrinsic or whose order matters; |results|: one type, several or none. Constraints as in LLVM's inline
   /// assembly, but for the clobber of memory, which is added. Lower.cpp looks every instruction up in the capability table.
   Values ptx(const Twine &text, TypeRange results, ValueRange operands, const Twine &constraints);

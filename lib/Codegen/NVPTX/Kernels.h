@@ -22,18 +22,20 @@ struct LaunchShape {
   int64_t count = 1, itemRows = 1;
 };
 
-/// |rowTile|: rows that one block computes, 8, 16 or 32. It decides speed only: rows are the n of an mma, so no row's bits depend
+/// |wgmma|: by wgmma (sm_90a) instead of mma.sync, with row tiles of up to 128 and bf16 activations. |rowTile|: rows that one block computes, 8, 16 or 32. It decides speed only: rows are the n of an mma, so no row's bits depend
 /// on it. |kSegments|: parts of K, of one warp each, 1, 2, 4 or 8 (with gateUp at most 4, with another activation format than bf16
 /// 1); it is part of the order of sums (docs/exactness.md, "GPU").
 struct MmaParams : MatmulParams {
   int64_t rowTile = 8;
   int64_t kSegments = 1;
+  bool wgmma = false;
 };
 template <typename V>
 void visitFields(MmaParams &p, V &&v) {
   visitFields(static_cast<MatmulParams &>(p), v);
   v("row_tile", p.rowTile);
   v("k_segments", p.kSegments);
+  v("wgmma", p.wgmma);
 }
 
 /// Attention whose products go through mma.sync (docs/exactness.md, "GPU"), for K and V that hasMmaAttention().
@@ -47,6 +49,10 @@ bool hasMmaAttention(KVFormat format);
 
 /// The segments of K for a weight of this shape: the fewest that give a large GPU enough warps, each with 8 groups of 32 at least.
 int64_t segmentsOfK(const MatmulParams &p);
+
+/// |p|, planned for any GPU, as |chip| does it in a step of up to |bucketRows| rows: by mma.sync, or by wgmma where the chip has it and the weight's shape lets it. Only the
+/// shape decides, so all kernels that compute rows of one weight on one chip are of one family.
+MmaParams onChip(MmaParams p, const Chip &chip, int64_t bucketRows);
 
 LaunchShape launchShape(const MmaParams &p);
 LaunchShape launchShape(const NormParams &p);

@@ -6,8 +6,8 @@
 // float steps of docs/exactness.md one by one, the bits of every other target. bf16 activations: docs/exactness.md,
 // "GPU". f32 activations: one thread an output, the order of x86.
 //===----------------------------------------------------------------------===//
-#include "NVPTX/Dequantize.h"
-#include "NVPTX/Kernels.h"
+#include "NVPTX/MatmulEmitter.h"
+#include "NVPTX/Wgmma.h"
 #include <vector>
 
 namespace lathe::codegen::nvptx {
@@ -20,144 +20,15 @@ int64_t tilesPerBlock(const MmaParams &p) {
 }
 int64_t threadsOf(const MmaParams &p) { return 32 * tilesPerBlock(p) * p.kSegments; }
 
-struct Matmul : GpuEmitter {
-  const MmaParams &p;
-  ActLayout a;
-  Dequantizer q;
-  const PackedLayout &w;
-  int64_t tokens; ///< tiles of 8 rows
+struct Matmul : MatmulEmitter {
   const int64_t tileCount; ///< of a block
-  Value rows, unit, rowBlock;
+  Value unit;
   Value slot, segment; ///< the warp's tile within the block, and its part of K
 
-  static SmallVector<Use> uses(const MmaParams &p) {
-    SmallVector<Use> u{Use::in, Use::constant, Use::inout};
-    if (p.bias) u.push_back(Use::constant);
-    if (p.residual) u.push_back(Use::inout);
-    return u;
-  }
-  Matmul(ModuleOp m, StringRef symbol, const MmaParams &p, const Chip &chip)
-      : GpuEmitter(m, symbol, chip, threadsOf(p), uses(p)), p(p), a(actLayout(p.k, p.act, p.halves)), q(*this, p.type), w(q.w),
-        tokens(p.rowTile / actBlockRows), tileCount(tilesPerBlock(p)) {
-    rows = rowCount(p.outRows);
+  Matmul(ModuleOp m, StringRef symbol, const MmaParams &p, const Chip &chip) : MatmulEmitter(m, symbol, p, chip, threadsOf(p)), tileCount(tilesPerBlock(p)) {
     int64_t units = nvptx::launchShape(p).count;
     unit = remc(block, units), rowBlock = divc(block, units);
     slot = remc(warp, tileCount), segment = divc(warp, tileCount);
-  }
-
-  //===-- one group of 32 k ----------------------------------------------------------------------===//
-  /// What a group needs from memory, loaded ahead of its arithmetic.
-  struct Group {
-    Dequantizer::Raw raw;
-    Dequantizer::Scales scales;
-    Values floats;         ///< float types: [k of 8][row of the pair] as f32
-    SmallVector<Values> x; ///< [token tile]: B operands
-    SmallVector<Values> meta; ///< [token tile]: pairs (for the lane's two tokens) of scale, isum.., fsum.., offset
-    Value x0;
-  };
-
-  Value tokenBlock(Value x, int64_t n) { return gepc(x, n * a.blockBytes); }
-  Values pairAt(Value p, Type t) {
-    Value v = ld(vec(2, t), p, 0, 8);
-    return {elementOf(v, 0), elementOf(v, 1)};
-  }
-
-  Group load(Value blockAt, Value j, Value g, Value x) {
-    Group r;
-    Value group = gep(blockAt, mulc(j, w.groupBytes));
-    if (w.floatBytes)
-      loadFloats(group, r);
-    else {
-      r.raw = q.load(group);
-      r.scales = q.scales(blockAt, j);
-    }
-    Value token = fragmentRow(), t = fragmentColumn();
-    Value at = mulc(add(shl(add(shl(g, 3), token), 5), shl(t, 2)), a.elementBytes);
-    for (int64_t n = 0; n < tokens; ++n) {
-      Value base = gep(tokenBlock(x, n), at);
-      Values b;
-      if (isInt8(p.act)) {
-        b = {ld(i32, base, 0, 4), ld(i32, base, 16, 4)};
-      } else {
-        for (int64_t h = 0; h < 2; ++h)
-          for (Value v : pairAt(gepc(base, 32 * h), i32)) b.push_back(v);
-      }
-      r.x.push_back(b);
-      r.meta.push_back(loadMeta(tokenBlock(x, n), g, t));
-    }
-    return r;
-  }
-
-  bool usesHalves() const { return w.subK == 16; }
-  int64_t parts() const { return usesHalves() ? 2 : 1; }
-  /// Index of the sum of part |h| among the layout's sums.
-  int64_t sumOf(int64_t h) const { return usesHalves() ? 1 + h : 0; }
-
-  Values loadMeta(Value x, Value g, Value t) {
-    Values m;
-    auto plane = [&](int64_t offset, int64_t sums, int64_t h, Type type) {
-      Value index = add(shl(sums == 1 ? g : addc(mulc(g, sums), h), 3), shl(t, 1));
-      m.append(pairAt(gepc(gep(x, shl(index, 2)), offset), type));
-    };
-    if (isInt8(p.act)) {
-      plane(a.scale, 1, 0, f32);
-      if (w.zero && !q.signedCodes())
-        for (int64_t h = 0; h < parts(); ++h) plane(a.isum, a.sums, sumOf(h), i32);
-    }
-    if (w.min)
-      for (int64_t h = 0; h < parts(); ++h) plane(a.fsum, a.sums, sumOf(h), f32);
-    if (p.act == ActFormat::int8z) plane(a.offset, 1, 0, f32);
-    return m;
-  }
-
-  void loadFloats(Value group, Group &r) {
-    Value at = mulc(add(shl(fragmentColumn(), 6), shl(fragmentRow(), 1)), w.floatBytes); // (4t * 16 + 2g) elements
-    Value base = gep(group, at);
-    for (int64_t i = 0; i < 8; ++i) {
-      int64_t offset = ((i < 4 ? i : 16 + i - 4) * 16) * w.floatBytes;
-      if (p.type == StorageType::bf16) {
-        r.floats.push_back(ld(i32, base, offset, 4)); // both rows
-        continue;
-      }
-      Type t = p.type == StorageType::f32 ? f32 : f16;
-      Value v = ld(vec(2, t), base, offset, unsigned(2 * w.floatBytes));
-      for (int64_t row = 0; row < 2; ++row) {
-        Value f = elementOf(v, row);
-        r.floats.push_back(t == f32 ? f : ext(f));
-      }
-    }
-  }
-
-  /// The bf16 parts of float weights, most significant first, as A operands of the two k16 steps: [part][step][4].
-  SmallVector<SmallVector<Values>> floatParts(const Group &r) {
-    SmallVector<SmallVector<Values>> out;
-    auto steps = [&](llvm::function_ref<Values(int64_t k)> pairOf) { // {row 2g, row 2g + 1} of (k, k + 1)
-      SmallVector<Values> s;
-      for (int64_t step = 0; step < 2; ++step) {
-        Values lo = pairOf(4 * step), hi = pairOf(4 * step + 2);
-        s.push_back({lo[0], lo[1], hi[0], hi[1]});
-      }
-      return s;
-    };
-    if (p.type == StorageType::bf16) {
-      out.push_back(steps([&](int64_t k) {
-        return Values{permute(r.floats[k], r.floats[k + 1], 0x5410), permute(r.floats[k], r.floats[k + 1], 0x7632)};
-      }));
-      return out;
-    }
-    Values rest = r.floats;
-    for (int64_t part = 0, n = p.type == StorageType::f32 ? 3 : 2; part < n; ++part) {
-      Values top;
-      for (Value &v : rest) {
-        Value bits = andc(bitcast(i32, v), int32_t(0xffff0000));
-        top.push_back(bits);
-        v = fsub(v, bitcast(f32, bits)); // exact
-      }
-      out.push_back(steps([&](int64_t k) {
-        return Values{permute(top[2 * k], top[2 * k + 2], 0x7632), permute(top[2 * k + 1], top[2 * k + 3], 0x7632)};
-      }));
-    }
-    return out;
   }
 
   /// acc: [token tile][row of the pair][token of the pair].
@@ -292,11 +163,6 @@ struct Matmul : GpuEmitter {
         [&] { return acc; });
   }
 
-  /// The lane's two row scales (int8 weights).
-  Values rowScales(Value tile) {
-    return pairAt(gep(gepc(tile, packedTileBytes(p.type, p.k) - 64), shl(fragmentRow(), 3)), f32);
-  }
-
   /// What the tile's outputs are before the epilogue. In segments: for all warps of the block, and only those of segment 0 have it.
   Values tileResult(Value tile, Value x) {
     Values acc = kLoop(tile, x);
@@ -318,57 +184,13 @@ struct Matmul : GpuEmitter {
     when(andi(eq(segment, 0), lt(tile, tiles)), [&] { storeTile(tile, y); });
   }
 
-  void storeTile(Value tile, ValueRange y) {
-    Value n0 = add(shl(tile, 4), shl(fragmentRow(), 1));
-    bool pad = p.outStride >= rowStride(p.n); // all 16 rows of the last tile have a place
-    for (int64_t n = 0; n < tokens; ++n)
-      for (int64_t u = 0; u < 2; ++u) {
-        Value row = addc(add(mulc(rowBlock, p.rowTile), shl(fragmentColumn(), 1)), 8 * n + u);
-        when(ltS(row, rows), [&] {
-          for (int64_t r = 0; r < 2; ++r) {
-            Value column = addc(n0, r);
-            auto put = [&] { store(y[4 * n + 2 * r + u], row, column); };
-            if (pad || p.n % 16 == 0)
-              put();
-            else
-              when(lt(column, p.n), put);
-          }
-        });
-      }
-  }
-
-  /// Epilogue of one output.
-  void store(Value v, Value row, Value column) {
-    Value offset = shl(add(mulc(row, p.outStride), column), 2);
-    if (p.bias) v = fadd(v, ldf(arg(3), column));
-    if (p.residual) v = fadd(ld(f32, gep(arg(p.bias ? 4 : 3), offset), 0, 4), v);
-    st(v, gep(arg(2), offset), 0, 4);
-  }
-
-  /// 32 gates and 32 ups of the unit meet in shared memory and become a group of the next matmul's activations.
   void gateUpBody(Value tile, Value x) {
-    // Of a token, in floats. Eight bytes of a lane are stored at once: those of a half warp hit all banks.
-    const int64_t stride = 68;
-    Value sums = sharedMemory(p.rowTile * stride * 4);
+    Value sums = sharedMemory(p.rowTile * gateStride * 4);
     Values y = tileResult(tile, x);
-    auto put = [&] {
-      Value n0 = add(shl(slot, 4), shl(fragmentRow(), 1)), t0 = shl(fragmentColumn(), 1);
-      for (int64_t n = 0; n < tokens; ++n)
-        for (int64_t u = 0; u < 2; ++u) {
-          Value both = vector::FromElementsOp::create(b, loc, vec(2, f32), ValueRange{y[4 * n + u], y[4 * n + 2 + u]});
-          st(both, gep(sums, shl(add(mulc(addc(t0, 8 * n + u), stride), n0), 2)), 0, 8);
-        }
-    };
+    auto put = [&] { putGates(sums, slot, y); };
     p.kSegments == 1 ? put() : when(eq(segment, 0), put);
     barrier();
-    ActLayout out = actLayout(p.n / 2, p.outAct, p.outHalves);
-    eachWarp(c(p.rowTile), [&](Value token) {
-      Value row = add(mulc(rowBlock, p.rowTile), token), at = add(mulc(token, stride), lane);
-      when(ltS(row, rows), [&] {
-        Value gate = ldf(sums, at), up = ldf(sums, addc(at, 32));
-        storeGroup(arg(2), out, p.outAct, row, unit, fmul(activate(*this, p.activation, gate), up));
-      });
-    });
+    storeGates(sums, unit, warp, warps());
   }
 
   //===-- f32 activations ------------------------------------------------------------------------===//
@@ -416,6 +238,7 @@ LogicalResult verify(ModuleOp module, StringRef symbol, const MmaParams &p) {
   if (p.n <= 0 || p.k <= 0) return fail("expected positive n and k, found " + Twine(p.n) + " and " + Twine(p.k));
   if (packedTileBytes(p.type, p.k) > INT32_MAX || actLayout(p.k, p.act, p.halves).blockBytes > INT32_MAX / 4)
     return fail("k = " + Twine(p.k) + " is too large for one tile");
+  if (p.wgmma) return verifyWgmma(module, symbol, p);
   if (p.rowTile != 8 && p.rowTile != 16 && p.rowTile != 32) return fail("expected a row tile of 8, 16 or 32, found " + Twine(p.rowTile));
   if (p.epilogue == MatmulParams::argmax) return fail("unsupported: an argmax epilogue on a GPU");
   int64_t most = p.act != ActFormat::bf16 ? 1 : p.epilogue == MatmulParams::gateUp ? 4 : 8;
@@ -435,6 +258,7 @@ LogicalResult verify(ModuleOp module, StringRef symbol, const MmaParams &p) {
 
 LogicalResult emitMatmul(ModuleOp module, StringRef symbol, const MmaParams &p, const Chip &chip) {
   if (failed(verify(module, symbol, p))) return failure();
+  if (p.wgmma) return emitWgmma(module, symbol, p, chip);
   Matmul e(module, symbol, p, chip);
   if (p.act == ActFormat::f32)
     e.scalarBody();
@@ -454,6 +278,7 @@ int64_t segmentsOfK(const MatmulParams &p) {
 }
 
 LaunchShape launchShape(const MmaParams &p) {
+  if (p.wgmma) return wgmmaShape(p);
   LaunchShape s;
   int64_t tiles = (p.n + 15) / 16;
   bool single = p.act == ActFormat::f32 && p.epilogue != MatmulParams::gateUp;

@@ -191,9 +191,9 @@ private:
     if (canSplit && options.splitRows < options.maxRows) sizes.push_back(options.splitRows);
     sizes.push_back(options.maxRows);
     SmallVector<int64_t> headSizes{maxOutRows};
-    if (options.gpu) { // a tile of 8 rows, of 16, of 32
-      sizes = bucketSizes({8, 16}, options.maxRows);
-      headSizes = bucketSizes({8}, maxOutRows);
+    if (options.gpu) { // a tile of 8 rows, of 16, of 32; with wgmma of 64 and 128, too
+      sizes = bucketSizes({8, 16, 32, 64}, options.maxRows);
+      headSizes = bucketSizes({8, 32}, maxOutRows);
     }
     if (failed(entry(rowsName, rowOps, sizes)) || failed(entry(headName, headOps, headSizes))) return failure();
     if (!embedOps.empty() && !embedName.empty() && failed(entry(embedName, embedOps, headSizes))) return failure();

@@ -48,6 +48,19 @@ Case matmul(const std::string &name, StorageType type, ActFormat act, int64_t ro
           }};
 }
 
+/// The same by wgmma: in clusters, or of 128 rows.
+Case wgmma(const std::string &name, StorageType type, int64_t rows) {
+  MmaParams p;
+  p.type = type, p.act = ActFormat::bf16, p.n = 256, p.k = 1024, p.outStride = p.n, p.halves = packedLayout(type).subK == 16;
+  p = onChip(p, *findChip("sm_90a"), rows);
+  p.kSegments = 2;
+  return {name, nvptx::test::job(name, p, nvptx::emitMatmul), double(p.n * p.k), [=](Machine &m) {
+            Buffer x(size_t(actBytes(rows, p.k, p.act, p.halves))), w(size_t(packedTileBytes(p.type, p.k) * p.n / 16)), out(size_t(rows * p.outStride * 4));
+            StepData step(rows);
+            return m.run(name, launchShape(p), {&x, &w, &out}, step);
+          }};
+}
+
 /// Attention of the last |rows| of 512 places; by mma.sync or not. Units: elements of K and V, times the rows that see them when there are many.
 template <typename P, typename Emit>
 Case attention(const std::string &name, P p, KVFormat format, AttentionParams::Form form, Emit emit, int64_t rows = 1) {
@@ -156,24 +169,32 @@ std::map<std::string, Figures> readBudgets() {
 
 double ratio(uint64_t x, uint64_t y) { return y ? double(x) / double(y) : 1.0; }
 
+std::vector<Case> wgmmaCases() {
+  std::vector<Case> all;
+  for (auto [n, t] : {std::pair{"bf16", StorageType::bf16}, {"q4_0", StorageType::q4_0}, {"q4_k", StorageType::q4_k}, {"int8", StorageType::int8}})
+    for (int64_t rows : {8, 128}) all.push_back(wgmma(std::string("wgmma_") + n + (rows == 8 ? "" : "_128rows"), t, rows));
+  return all;
+}
+
 TEST(Budget, NoKernelCostsMoreThanItDid) {
   auto jobsOf = [](const std::vector<Case> &cases) {
     std::vector<PtxJob> jobs;
     for (const Case &c : cases) jobs.push_back(c.job);
     return jobs;
   };
-  std::vector<Case> cases = allCases(), floats8 = cacheCases({{"e4m3", KVFormat::e4m3}});
+  std::vector<Case> cases = allCases(), floats8 = cacheCases({{"e4m3", KVFormat::e4m3}}), hopper = wgmmaCases();
   for (Case &c : cacheCases({{"f16", KVFormat::f16}, {"bf16", KVFormat::bf16}, {"int8", KVFormat::int8}})) cases.push_back(std::move(c));
-  Machine oldest(jobsOf(cases), chips().front()), later(jobsOf(floats8), *fp8Chips().front());
-  ASSERT_TRUE(oldest);
-  ASSERT_TRUE(later);
-  const size_t ofOldest = cases.size();
+  Machine oldest(jobsOf(cases), chips().front()), later(jobsOf(floats8), *fp8Chips().front()), newer(jobsOf(hopper), *findChip("sm_90a"));
+  ASSERT_TRUE(oldest && later && newer);
+  const size_t ofOldest = cases.size(), ofLater = ofOldest + floats8.size();
   cases.insert(cases.end(), floats8.begin(), floats8.end());
+  cases.insert(cases.end(), hopper.begin(), hopper.end());
   std::map<std::string, Figures> budgets = readBudgets();
   std::string text = "# kernel, then: lane instructions a weight or element, global sectors over ideal, shared bank cycles over ideal\n";
   const bool update = std::getenv("LATHE_UPDATE_BUDGETS");
   for (const Case &c : cases) {
-    emulator::LaunchStats s = c.run(size_t(&c - cases.data()) < ofOldest ? oldest : later);
+    const size_t i = size_t(&c - cases.data());
+    emulator::LaunchStats s = c.run(i < ofOldest ? oldest : i < ofLater ? later : newer);
     Figures f{double(s.warpInstructions) * 32 / c.units, ratio(s.globalSectors, s.globalIdealSectors), ratio(s.sharedCycles, s.sharedIdealCycles)};
     char line[160];
     std::snprintf(line, sizeof line, "%-28s %9.4f %8.4f %8.4f\n", c.name.c_str(), f.instructions, f.sectors, f.banks);

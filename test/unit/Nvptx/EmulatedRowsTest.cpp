@@ -66,7 +66,7 @@ TEST(EmulatedNorm, MatchesTheModelBitForBit) {
           else
             model::rmsNorm(in, w.as<float>(), y.data(), p.k, p.eps);
           if (!rowsOut) {
-            packRow(expected.data(), p.k, p.act, p.halves, r, y.data());
+            packRow(expected.data(), p.k, p.act, p.halves, r, y.data(), machine.chip().has(Feature::wgmma));
             continue;
           }
           float *e = expected.as<float>() + r * p.outStride;
@@ -155,7 +155,7 @@ TEST(EmulatedRows, QuantizeActivationAndSoftcapMatchTheModel) {
           if (g.kind < 8) v = model::activation(Activation(g.kind % 4), v);
           y[size_t(j)] = g.kind < 4 ? v * up.as<float>()[r * rowStride(g.k) + j] : v;
         }
-        packRow(expected.data(), g.k, g.act, g.halves, r, y.data());
+        packRow(expected.data(), g.k, g.act, g.halves, r, y.data(), machine.chip().has(Feature::wgmma));
       }
       std::vector<const Buffer *> args{&gate};
       if (g.kind < 4) args.push_back(&up);

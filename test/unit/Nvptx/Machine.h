@@ -30,7 +30,7 @@ inline std::vector<const Chip *> fp8Chips() {
 /// Kernels of one chip, loaded into an emulator of that chip.
 class Machine {
 public:
-  Machine(const std::vector<PtxJob> &jobs, const Chip &chip) {
+  Machine(const std::vector<PtxJob> &jobs, const Chip &chip) : made(chip) {
     emulator::Options o;
     o.capability = unsigned(chip.computeMajor * 10 + chip.computeMinor);
     o.checkRaces = true;
@@ -47,6 +47,7 @@ public:
   }
   explicit operator bool() const { return module; }
   emulator::Emulator &emulator() { return *machine; }
+  const Chip &chip() const { return made; }
 
   /// Runs |symbol| over a step in both modes of asynchrony, with bounds of every buffer checked. |args|: host memory; the last one that
   /// differs between the modes fails the test. Returns the counters of the last run.
@@ -165,14 +166,15 @@ public:
   uint64_t embeddingBytes = 0; ///< of a row in StepData::embedding
 
 private:
+  const Chip &made;
   std::vector<int64_t> offsets; ///< of the arguments in their buffers
   std::unique_ptr<emulator::Emulator> machine;
   std::string ptx;
   const emulator::LoadedModule *module = nullptr;
 };
 
-/// Activations as nvptx/Layout.h has them; written from its text.
-inline void packActivations(const model::Activations &a, int64_t k, ActFormat format, bool halves, uint8_t *out) {
+/// Activations as nvptx/Layout.h has them; written from its text. |wgmma|: of a chip that has it.
+inline void packActivations(const model::Activations &a, int64_t k, ActFormat format, bool halves, uint8_t *out, bool wgmma = false) {
   ActLayout l = actLayout(k, format, halves);
   for (size_t r = 0; r < a.size(); ++r) {
     uint8_t *b = out + r / 8 * l.blockBytes;
@@ -189,7 +191,15 @@ inline void packActivations(const model::Activations &a, int64_t k, ActFormat fo
       sums[0] = sums[1] + sums[2];
       for (int j = 0; j < 32; ++j) {
         if (format == ActFormat::f32) put((at * 32 + j) * 4, v.x[j]);
-        if (format == ActFormat::bf16) put((at * 32 + j) * 2, uint16_t(model::toBits(v.x[j]) >> 16));
+        int64_t place = j;
+        if (wgmma)
+          for (int64_t step = 0, t = 0, i = 0; i < 32; ++i) { // what is element i of t in step
+            step = i / 16, t = i / 4 % 4;
+            if (16 * step + 4 * t + (i % 4 ^ t) != j) continue;
+            int64_t piece = 2 * step + i % 4 / 2;
+            place = (piece ^ int64_t(r % 8 / 2)) * 8 + 2 * t + i % 2;
+          }
+        if (format == ActFormat::bf16) put((at * 32 + place) * 2, uint16_t(model::toBits(v.x[j]) >> 16));
         if (isInt8(format)) put(at * 32 + j, int8_t(v.q[j]));
       }
       if (isInt8(format)) put(l.scale + at * 4, v.scale);
@@ -202,14 +212,14 @@ inline void packActivations(const model::Activations &a, int64_t k, ActFormat fo
     }
   }
 }
-inline void packRow(uint8_t *buffer, int64_t k, ActFormat f, bool halves, int64_t row, const float *x) {
+inline void packRow(uint8_t *buffer, int64_t k, ActFormat f, bool halves, int64_t row, const float *x, bool wgmma = false) {
   // A row of a buffer of its own, then its bytes: every plane has the row's place.
   model::Activations all(size_t(row % 8 + 1));
   model::Activations one = model::quantize(std::vector<float>(x, x + k), 1, k, f);
   ActLayout l = actLayout(k, f, halves);
   std::vector<uint8_t> block(size_t(l.blockBytes)), mask(size_t(l.blockBytes));
   for (auto &r : all) r = one[0];
-  packActivations(all, k, f, halves, block.data());
+  packActivations(all, k, f, halves, block.data(), wgmma);
   // Which bytes belong to the row: pack a different value and compare would miss equal bytes, so mark them by the layout.
   auto mark = [&](int64_t at, int64_t n) { std::fill_n(mask.begin() + at, n, 1); };
   for (int64_t g = 0; g < l.groups; ++g) {

@@ -28,6 +28,8 @@ TEST_P(Ptxas, TakesEveryKernelWithoutSpills) {
   ASSERT_FALSE(ptxas.empty()) << "no ptxas: install the Python package nvidia-cuda-nvcc and name its ptxas in LATHE_PTXAS";
   bool everything = std::getenv("LATHE_FULL") != nullptr;
   std::vector<PtxJob> jobs = nvptx::test::realisticKernels(everything, chip.has(Feature::fp8));
+  if (chip.has(Feature::wgmma))
+    for (PtxJob &j : nvptx::test::wgmmaKernels(everything)) jobs.push_back(std::move(j));
   if (const char *some = std::getenv("LATHE_KERNELS")) // while working on a family
     llvm::erase_if(jobs, [&](const PtxJob &j) { return j.symbol.find(some) == std::string::npos; });
   auto ptx = buildPtx(jobs, chip, 2);
@@ -157,6 +159,22 @@ TEST(Lower, RefusesWhatNobodyLookedUp) {
   EXPECT_EQ(requiredFeature("llvm.nvvm.mma.m16n8k32.row.col.f32.e4m3.e4m3.f32"), Feature::fp8);
   EXPECT_EQ(requiredFeature("nvvm.wgmma.mma_async"), Feature::wgmma);
   EXPECT_EQ(requiredFeature("nvvm.shfl.sync"), Feature(0));
+}
+
+TEST(Lower, LooksAtInlinePtxToo) {
+  auto message = [](const char *text, const char *chip) {
+    PtxJob job{"k", [=](mlir::ModuleOp m, llvm::StringRef symbol, const Chip &c) {
+                 GpuEmitter e(m, symbol, c, 32, {});
+                 e.ptx(text, {}, {}, "");
+                 e.finish();
+                 return mlir::success();
+               }};
+    auto r = buildPtx({job}, *findChip(chip), 1);
+    return r.ok() ? std::string() : r.status().message();
+  };
+  EXPECT_EQ(message("{\n\t.reg .pred p;\nHERE:\n\tsetp.ne.b32 p, 0, 0;\n\t@p bra HERE;\n\tfence.proxy.async;\n\t}", "sm_90a"), "");
+  EXPECT_NE(message("{\n\tsetp.ne.b32 p, 0, 0;\nHERE:\n\t@p wgmma.fence.sync.aligned;\n\t}", "sm_80").find("'wgmma.fence.sync.aligned' needs wgmma, which sm_80 lacks"), std::string::npos);
+  EXPECT_NE(message("tanh.approx.f32 x, y;", "sm_90a").find("'tanh.approx.f32' is not in the capability table"), std::string::npos);
 }
 
 TEST(Lower, IsAFunctionOfItsInput) {

@@ -1,0 +1,168 @@
+//===- EmulatedWgmmaTest.cpp - matmuls by wgmma in the emulator ------------------===//
+// Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
+//
+// float64 within the documented bound, the same bits for every number of rows and every tile: alone, in clusters, and segment after segment.
+//===----------------------------------------------------------------------===//
+#include "MatmulProblem.h"
+
+using namespace lathe;
+using namespace lathe::codegen;
+using namespace lathe::codegen::nvptx;
+using namespace lathe::codegen::nvptx::test;
+using lathe::codegen::test::fullGrid;
+using lathe::codegen::test::sameBytes;
+using nvptx::test::job;
+
+namespace {
+
+const Chip &hopper() { return *findChip("sm_90a"); }
+
+MmaParams wgmma(StorageType type, int64_t n, int64_t k, int64_t segments) {
+  MmaParams p = shape(type, ActFormat::bf16, n, k);
+  p.wgmma = true, p.kSegments = segments;
+  return p;
+}
+
+/// The first rows of the output.
+void expectClose(const Problem &t, const Buffer &out, int64_t rows) {
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t n = 0; n < t.p.n; ++n) {
+      auto [want, size] = t.real(r, n);
+      ASSERT_NEAR(out.as<float>()[r * t.p.outStride + n], want, 1e-6 * size + 1e-6) << "row " << r << " output " << n;
+    }
+}
+
+TEST(EmulatedWgmma, IsCloseToFloat64AndDoesNotDependOnTheBatch) {
+  struct Case {
+    MmaParams p;
+    std::vector<int64_t> tiles;
+  };
+  std::vector<Case> cases;
+  for (StorageType type : allTypes) {
+    int64_t segments = int64_t(1) << int(type) % 3;
+    // Five tiles and a half: a warpgroup with tiles that do not exist. Three runs of K in two segments; four, or one, in four.
+    MmaParams p = wgmma(type, 88, segments == 2 ? 768 : 256 * segments, segments);
+    p.bias = int(type) % 2, p.residual = int(type) % 3 == 0;
+    bool usual = type == StorageType::bf16 || type == StorageType::q4_0 || type == StorageType::q4_1 || type == StorageType::q2_k || type == StorageType::int8;
+    std::vector<int64_t> tiles{8, 128};
+    if (usual) tiles = {8, 32, 64, 128};
+    if (fullGrid()) tiles = {8, 16, 32, 64, 128};
+    cases.push_back({p, tiles});
+  }
+  std::vector<PtxJob> jobs;
+  auto name = [](size_t i, int64_t tile) { return "k" + std::to_string(i) + "_" + std::to_string(tile); };
+  for (size_t i = 0; i < cases.size(); ++i)
+    for (int64_t tile : cases[i].tiles) {
+      MmaParams p = cases[i].p;
+      p.rowTile = tile;
+      jobs.push_back(job(name(i, tile), p, nvptx::emitMatmul));
+    }
+  Machine machine(jobs, hopper());
+  ASSERT_TRUE(machine);
+  for (size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE("type " + std::to_string(int(cases[i].p.type)));
+    Problem t(cases[i].p, 21, uint32_t(i));
+    auto run = [&](int64_t tile, int64_t rows) {
+      MmaParams p = cases[i].p;
+      p.rowTile = tile;
+      return t.run(machine, name(i, tile), p, rows);
+    };
+    Buffer all = run(128, 21);
+    expectClose(t, all, 21);
+    for (int64_t tile : cases[i].tiles)
+      for (int64_t rows : {1, 21}) {
+        if (tile == 128 || (rows == 1 && tile > 8)) continue;
+        Buffer some = run(tile, rows);
+        ASSERT_TRUE(sameBytes(some.data(), all.data(), size_t(rows * cases[i].p.outStride * 4))) << "tile " << tile << ", " << rows << " rows";
+      }
+  }
+}
+
+TEST(EmulatedWgmma, GateAndUpAreCloseToFloat64AndDoNotDependOnTheBatch) {
+  struct Case {
+    StorageType type;
+    int64_t segments;
+    ActFormat out;
+  };
+  for (Case c : {Case{StorageType::q4_k, 2, ActFormat::f32}, {StorageType::q4_0, 1, ActFormat::bf16}}) {
+    MmaParams p = wgmma(c.type, 192, 512, c.segments); // three units: a warpgroup has none
+    p.epilogue = MatmulParams::gateUp, p.outAct = c.out;
+    std::vector<PtxJob> jobs;
+    for (int64_t tile : {8, 128}) {
+      p.rowTile = tile;
+      jobs.push_back(job("k" + std::to_string(tile), p, nvptx::emitMatmul));
+    }
+    Machine machine(jobs, hopper());
+    ASSERT_TRUE(machine);
+    Problem t(p, 11, uint32_t(c.segments));
+    auto run = [&](int64_t tile) {
+      p.rowTile = tile;
+      return t.run(machine, "k" + std::to_string(tile), p, 11);
+    };
+    Buffer out = run(8), wide = run(128);
+    EXPECT_TRUE(sameBytes(out.data(), wide.data(), out.size()));
+    if (c.out != ActFormat::f32) continue;
+    ActLayout l = actLayout(p.n / 2, p.outAct, p.outHalves);
+    for (int64_t r = 0; r < 11; ++r)
+      for (int64_t j = 0; j < p.n / 2; ++j) {
+        int64_t gateRow = j / 32 * 64 + j % 32;
+        auto [gate, gateSize] = t.real(r, gateRow);
+        auto [up, upSize] = t.real(r, gateRow + 32);
+        double want = gate / (1 + std::exp(-gate)) * up;
+        const float *block = reinterpret_cast<const float *>(out.data() + r / 8 * l.blockBytes);
+        ASSERT_NEAR(block[(j / 32 * 8 + r % 8) * 32 + j % 32], want, 2e-6 * (gateSize * (1 + std::fabs(up)) + upSize * (1 + std::fabs(gate)) + 1)) << "row " << r << " output " << j;
+      }
+  }
+}
+
+/// What writes activations and what reads them, by mma.sync too, agree on wgmma's order.
+TEST(EmulatedWgmma, ActivationsLieInItsOrder) {
+  constexpr int64_t rows = 11, k = 96;
+  QuantizeParams quantize;
+  quantize.k = quantize.inStride = k, quantize.act = ActFormat::bf16;
+  MmaParams p = shape(StorageType::q4_1, ActFormat::bf16, 48, k), f = shape(StorageType::f16, ActFormat::bf16, 48, k);
+  Machine machine({job("quantize", quantize, nvptx::emitQuantize), job("matmul", p, nvptx::emitMatmul), job("floats", f, nvptx::emitMatmul)}, hopper());
+  ASSERT_TRUE(machine);
+  Problem t(p, rows, 3), u(f, rows, 4);
+  Buffer x(size_t(rows * k * 4)), out(size_t(actBytes(rows, k, ActFormat::bf16, false)), 0xcd), expected(out.size(), 0xcd);
+  std::memcpy(x.data(), t.x.data(), x.size());
+  packActivations(t.act, k, ActFormat::bf16, false, expected.data(), true);
+  StepData step(rows);
+  machine.run("quantize", launchShape(quantize), {&x, &out}, step);
+  EXPECT_TRUE(sameBytes(out.data(), expected.data(), out.size()));
+  expectClose(t, t.run(machine, "matmul", p, rows), rows);
+  expectClose(u, u.run(machine, "floats", f, rows), rows);
+}
+
+TEST(EmulatedWgmma, OneFamilyForAllRowsOfAWeight) {
+  MmaParams p = shape(StorageType::q4_0, ActFormat::bf16, 4096, 4096);
+  for (const Chip &chip : chips())
+    for (int64_t rows : {1, 8, 9, 16, 33, 64, 65, 512}) {
+      MmaParams q = onChip(p, chip, rows);
+      EXPECT_EQ(q.wgmma, chip.has(Feature::wgmma)) << chip.name;
+      EXPECT_EQ(q.kSegments, q.wgmma ? 4 : 1) << chip.name;
+      if (q.wgmma) EXPECT_EQ(q.rowTile, std::min<int64_t>(128, std::max<int64_t>(8, int64_t(llvm::PowerOf2Ceil(uint64_t(rows)))))) << rows;
+    }
+  for (auto [n, k, act] : {std::tuple{4096, 4128, ActFormat::bf16}, {128, 4096, ActFormat::bf16}, {4096, 4096, ActFormat::int8}, {4096, 4096, ActFormat::f32}})
+    for (int64_t rows : {1, 512}) EXPECT_FALSE(onChip(shape(StorageType::q4_0, act, n, k), hopper(), rows).wgmma);
+}
+
+TEST(EmulatedWgmma, SaysWhatItCannotDo) {
+  auto message = [](MmaParams p, const char *chip = "sm_90a") {
+    auto r = buildPtx({job("k", p, nvptx::emitMatmul)}, *findChip(chip), 1);
+    return r.ok() ? std::string() : r.status().message();
+  };
+  const MmaParams good = wgmma(StorageType::q4_0, 64, 512, 2);
+  EXPECT_NE(message(good, "sm_100a").find("unsupported: wgmma on sm_100a"), std::string::npos);
+  MmaParams p = good;
+  p.act = ActFormat::int8;
+  EXPECT_NE(message(p).find("expected bf16 activations for wgmma"), std::string::npos);
+  p = good, p.k = 544;
+  EXPECT_NE(message(p).find("expected a multiple of 256 k for wgmma, found 544"), std::string::npos);
+  p = good, p.rowTile = 256;
+  EXPECT_NE(message(p).find("expected a row tile of 8, 16, 32, 64 or 128 for wgmma, found 256"), std::string::npos);
+  p = good, p.kSegments = 4;
+  EXPECT_NE(message(p).find("expected a power of two of 1 to 8 segments, of 256 k at least, for wgmma, found 4"), std::string::npos);
+}
+
+} // namespace

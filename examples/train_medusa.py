@@ -80,7 +80,7 @@ def generate(a, tokenizer):
     try:
         listening = server.stdout.readline()
         if not listening.startswith("listening on "):
-            sys.exit(f"the server did not start, see {os.path.join(a.out, 'serve.log')}")
+            sys.exit(f"the server did not start, see {os.path.join(home, 'serve.log')}")
         for i in range(0, len(pairs), 32):
             if count >= a.tokens:
                 break
@@ -113,7 +113,9 @@ def features_of(a, model, texts):
 
     keep = os.path.join(a.text or a.out, "features.pt")
     if os.path.exists(keep):
-        return torch.load(keep)
+        features = torch.load(keep)
+        if [len(f) for f in features] == [len(prompt) + len(answer) for prompt, answer in texts]:
+            return features
     features = []
     inner = copy.deepcopy(model.model).bfloat16()
     with torch.no_grad():

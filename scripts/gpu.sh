@@ -62,6 +62,8 @@ pack() {
     reference kquants
     tiny kv-e4m3 sm_89,sm_90a,sm_100a,sm_120a --kv e4m3 --
     reference kv-e4m3
+    tiny wgmma sm_90a -- --weights q4_0,bf16,q8_0 --hidden 256 --head 32 --ffn 2048 # K of 256 and more, and in two segments
+    reference wgmma
     tiny equal-int8z "avx2,$chips" --activations int8z --kv int8 -- --weights q4_0,q8_0,int8,int4_g32 --hidden 128 --ffn 192
     say "bundle: layers of a model of 7 billion weights, in bf16, 8 and 4 bits"
     local weights
@@ -90,6 +92,10 @@ run() {
     name=${file%.lathe}
     if [ "$name" = tiny/kv-e4m3 ] && [ "$device" = cuda ] && nvidia-smi --query-gpu=compute_cap --format=csv,noheader | grep -qx '8\.[0-8]'; then
       say "$name left out: a GPU without 8-bit floats"
+      continue
+    fi
+    if [ "$name" = tiny/wgmma ] && [ "$device" = cuda ] && ! nvidia-smi --query-gpu=compute_cap --format=csv,noheader | grep -qx '9\.0'; then
+      say "$name left out: a GPU without wgmma"
       continue
     fi
     # shellcheck disable=SC2086 # a list

@@ -115,7 +115,7 @@ Status measure(const std::string &path, Device &device, const Limits &limits, do
   const Program &p = artifact->program();
   EngineOptions options;
   LATHE_ASSIGN_OR_RETURN(auto engine, Engine::create(artifact, options, &device));
-  std::printf("\n%s (%s)\nrows   step us   weights GB/s  of copy   bf16 TFLOP/s  of mma\n", path.c_str(), artifact::toString(artifact->variant()));
+  std::printf("\n%s (%s)\nrows   step us   weights GB/s  of copy   bf16 TFLOP/s  of mma.sync\n", path.c_str(), artifact::toString(artifact->variant()));
   for (uint32_t rows : {1u, 8u, p.maxRows}) {
     if (rows > p.maxRows) continue;
     std::vector<int32_t> tokens(rows);

@@ -6,8 +6,10 @@ for name in KVSharingTest PolicyTest ScheduleFuzzTest; do
   say "full: $name"
   GTEST_TOTAL_SHARDS=2 GTEST_SHARD_INDEX=0 build/test/unit/$name --gtest_brief=1 &
   other=$!
-  GTEST_TOTAL_SHARDS=2 GTEST_SHARD_INDEX=1 build/test/unit/$name --gtest_brief=1
-  wait $other
+  failed=0
+  GTEST_TOTAL_SHARDS=2 GTEST_SHARD_INDEX=1 build/test/unit/$name --gtest_brief=1 || failed=1
+  wait $other || failed=1
+  [ $failed = 0 ] || fail "$name failed"
 done
 say "full: a step of the scheduler within 20 us, a block operation within 100 ns, of processor time"
 build/bin/lathe-scheduler-bench --check

@@ -163,10 +163,15 @@ Result<int> explainCommand(const Args &args) {
   MachineLimits limits = measureLimits(session.engine->executable().threads(), session.artifact->variant());
   LATHE_ASSIGN_OR_RETURN(auto probe, KernelProbe::create(session.artifact, session.engine->executable().threads()));
   LATHE_ASSIGN_OR_RETURN(auto profile, profileSteps(session, f, *probe));
+  // Without the barrier behind each read, which the prediction counts by itself.
+  auto readRate = [&](uint32_t launch) {
+    double rate = probe->readRate(launch), seconds = static_cast<double>(p.launches[launch].weightBytes) / rate;
+    return rate > 0 ? rate * seconds / std::max(seconds - limits.barrierSeconds, seconds / 8) : 0;
+  };
   // Of all weights together; history, which has no place of its own to be read at, is given this rate too.
   double weightBytes = 0, readSeconds = 0;
   for (const Observed &one : profile)
-    if (double rate = probe->readRate(one.launch); rate > 0) {
+    if (double rate = readRate(one.launch); rate > 0) {
       auto bytes = static_cast<double>(p.launches[one.launch].weightBytes);
       weightBytes += bytes, readSeconds += bytes / rate;
     }
@@ -194,7 +199,7 @@ Result<int> explainCommand(const Args &args) {
     const Launch &l = p.launches[launch.launch];
     double own = inHead[launch.launch] ? static_cast<double>(f.batch) : rows;
     MachineLimits then = limits;
-    if (double rate = probe->readRate(launch.launch); rate > 0) then.readBytesPerSecond = rate;
+    if (double rate = readRate(launch.launch); rate > 0) then.readBytesPerSecond = rate;
     Figures one = workOf(l, own, static_cast<double>(f.rows), entries, then, fromCache[l.kernel]);
     one.measured = median(launch.seconds);
     one.fastest = *std::ranges::min_element(launch.seconds);

@@ -22,8 +22,8 @@ struct LaunchShape {
   int64_t count = 1, itemRows = 1;
 };
 
-/// |wgmma|: by wgmma (sm_90a) instead of mma.sync, with row tiles of up to 128 and bf16 activations. |rowTile|: rows that one block computes, 8, 16 or 32. It decides speed only: rows are the n of an mma, so no row's bits depend
-/// on it. |kSegments|: parts of K, of one warp each, 1, 2, 4 or 8 (with gateUp at most 4, with another activation format than bf16
+/// |wgmma|: by wgmma (sm_90a) instead of mma.sync, with row tiles of up to 128 and bf16 activations. |rowTile|: rows that one block computes, 8, 16 or 32 (wgmma: to 128). It decides speed only: rows are the n of an mma, so no row's bits depend
+/// on it. |kSegments|: parts of K, of one warp each, 1, 2, 4 or 8 (mma.sync with gateUp at most 4, with another activation format than bf16
 /// 1); it is part of the order of sums (docs/exactness.md, "GPU").
 struct MmaParams : MatmulParams {
   int64_t rowTile = 8;

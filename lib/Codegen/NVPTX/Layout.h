@@ -44,7 +44,7 @@ constexpr ActLayout actLayout(int64_t k, ActFormat format, bool halves) {
   return l;
 }
 
-/// Rows that a matmul reads at a time, at most: buffers hold whole tiles.
+/// Rows that mma.sync reads at a time, at most: buffers hold whole tiles of it. The larger ones of wgmma end where the buffer does.
 inline constexpr int64_t largestRowTile = 32;
 
 /// Bytes of the buffer for up to |rows| rows.

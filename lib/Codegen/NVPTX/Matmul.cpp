@@ -238,12 +238,7 @@ LogicalResult verify(ModuleOp module, StringRef symbol, const MmaParams &p) {
   if (p.n <= 0 || p.k <= 0) return fail("expected positive n and k, found " + Twine(p.n) + " and " + Twine(p.k));
   if (packedTileBytes(p.type, p.k) > INT32_MAX || actLayout(p.k, p.act, p.halves).blockBytes > INT32_MAX / 4)
     return fail("k = " + Twine(p.k) + " is too large for one tile");
-  if (p.wgmma) return verifyWgmma(module, symbol, p);
-  if (p.rowTile != 8 && p.rowTile != 16 && p.rowTile != 32) return fail("expected a row tile of 8, 16 or 32, found " + Twine(p.rowTile));
   if (p.epilogue == MatmulParams::argmax) return fail("unsupported: an argmax epilogue on a GPU");
-  int64_t most = p.act != ActFormat::bf16 ? 1 : p.epilogue == MatmulParams::gateUp ? 4 : 8;
-  if (p.kSegments < 1 || p.kSegments > most || !llvm::isPowerOf2_64(p.kSegments))
-    return fail("expected a power of two of 1 to " + Twine(most) + " segments of K, found " + Twine(p.kSegments));
   if (w.floatBytes && isInt8(p.act)) return fail("expected f32 or bf16 activations for float weights, found int8");
   if (w.subK == 16 && (isInt8(p.act) || (w.min && p.act == ActFormat::bf16)) && !p.halves) return fail("expected activations with half sums for scales of 16 k");
   if (p.epilogue == MatmulParams::gateUp) {
@@ -251,6 +246,11 @@ LogicalResult verify(ModuleOp module, StringRef symbol, const MmaParams &p) {
     if (p.bias || p.residual) return fail("a gate/up epilogue takes no bias and no residual");
   } else if (p.outStride < p.n)
     return fail("expected an output stride of at least " + Twine(p.n) + ", found " + Twine(p.outStride));
+  if (p.wgmma) return verifyWgmma(module, symbol, p);
+  if (p.rowTile != 8 && p.rowTile != 16 && p.rowTile != 32) return fail("expected a row tile of 8, 16 or 32, found " + Twine(p.rowTile));
+  int64_t most = p.act != ActFormat::bf16 ? 1 : p.epilogue == MatmulParams::gateUp ? 4 : 8;
+  if (p.kSegments < 1 || p.kSegments > most || !llvm::isPowerOf2_64(p.kSegments))
+    return fail("expected a power of two of 1 to " + Twine(most) + " segments of K, found " + Twine(p.kSegments));
   return success();
 }
 

@@ -132,9 +132,9 @@ def beside_a_flood(policy):
             server.process.send_signal(signal.SIGSTOP)
             flood = [Call(server, [], "", key="sk-flood-key", prompt=prompt(n, 8), max_tokens=24) for n in range(60)]
             for call in flood:
-                call.sent.wait()
+                assert call.sent.wait(300), "a request was not sent"
             polite = Call(server, [], "", key="sk-polite-key", prompt=prompt(99), max_tokens=8)
-            polite.sent.wait()
+            assert polite.sent.wait(300), "a request was not sent"
             server.process.send_signal(signal.SIGCONT)
             polite.text()
             for call in flood:

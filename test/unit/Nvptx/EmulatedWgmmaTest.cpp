@@ -157,6 +157,11 @@ TEST(EmulatedWgmma, SaysWhatItCannotDo) {
   MmaParams p = good;
   p.act = ActFormat::int8;
   EXPECT_NE(message(p).find("expected bf16 activations for wgmma"), std::string::npos);
+  // What every family of instructions asks for.
+  p = good, p.epilogue = MatmulParams::gateUp, p.n = 96;
+  EXPECT_NE(message(p).find("expected a multiple of 64 weight rows for a gate/up epilogue, found 96"), std::string::npos);
+  p = good, p.outStride = 32;
+  EXPECT_NE(message(p).find("expected an output stride of at least 64, found 32"), std::string::npos);
   p = good, p.k = 544;
   EXPECT_NE(message(p).find("expected a multiple of 256 k for wgmma, found 544"), std::string::npos);
   p = good, p.rowTile = 256;

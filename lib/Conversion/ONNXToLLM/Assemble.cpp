@@ -24,9 +24,9 @@ private:
     int64_t rotated = 0, headSize = 0;
     double softcap = 0;
     bool pairs = false; ///< rotates elements 2i and 2i + 1
-    bool postNorms = false, headNorms = false, gated = false, hasFeedForward = false;
-    std::string activation, text;
-    int64_t pastKey = -1, pastValue = -1;
+    bool postNorms = false, headNorms = false, gated = false;
+    std::string activation;
+    TermId keys = -1, values = -1; ///< that attention reads: the past's and the step's
   };
 
   bool fail(const Twine &reason) {
@@ -59,7 +59,7 @@ private:
   std::vector<Layer> layers; ///< last first
   std::optional<double> epsilon;
   std::optional<Kind> normKind;
-  std::optional<bool> plusOne, layerScale;
+  std::optional<bool> plusOne;
 };
 
 void Assembler::put(Part part, bool bias, const Weight &w, Layer *layer) {
@@ -113,7 +113,6 @@ bool Assembler::feedForward(TermId id, TermId residual, Layer &layer) {
   }
   if (!takeNorm(input, Part::feedForwardNorm, &layer)) return false;
   if (at(input).in[0] != residual) return fail("a feed-forward that does not start from the residual");
-  layer.hasFeedForward = true;
   return true;
 }
 
@@ -157,8 +156,8 @@ bool Assembler::attention(TermId id, TermId residual, Layer &layer) {
   layer.shape.window = std::max<int64_t>(0, t.a);
   layer.softcap = t.number2;
   if (terms.width(context) != t.b * t.group) return fail("values of another size than the keys");
-  layer.pastKey = key.a;
-  layer.pastValue = value.a;
+  layer.keys = t.in[1];
+  layer.values = t.in[2];
   TermId q = -1, k = -1, inputs[3];
   std::pair<int, int> ropeQ{-1, -1}, ropeK{-1, -1};
   bool pairsQ = false, pairsK = false;
@@ -337,11 +336,16 @@ Parts Assembler::run() {
     config.layers.push_back(layer.shape);
     for (auto &[key, weight] : layer.weights)
       parts.weights[{key.first, static_cast<int>(i), key.second}] = weight;
-    // The cache of each layer is an output of its own.
-    int found = 0;
-    for (auto [past, term] : result.presents)
-      found += past == layer.pastKey || past == layer.pastValue;
-    if (found != 2 || layer.pastKey == layer.pastValue) differs(true, "its cache: its keys and values are not outputs of the graph");
+    // The cache of each layer is an output of its own, and is what its attention reads.
+    const std::pair<int64_t, TermId> cache[] = {{at(layer.keys).a, layer.keys}, {at(layer.values).a, layer.values}};
+    int found = 0, other = 0;
+    for (auto &present : result.presents)
+      for (auto &own : cache) {
+        found += present == own;
+        other += present.first == own.first && present != own;
+      }
+    differs(other, "its cache: expected outputs that attention reads, found other keys or values behind the same past");
+    differs(found != 2 || cache[0].first == cache[1].first, "its cache: its keys and values are not outputs of the graph");
     parts.layers.push_back("layer " + std::to_string(i) + ": " + describe(layer));
   }
   // Every present is one that a layer reads.

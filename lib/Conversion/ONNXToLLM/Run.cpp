@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "Run.h"
 #include <cmath>
+#include <utility>
 
 using namespace mlir;
 
@@ -313,16 +314,53 @@ void GraphRun::runIf(NodeOp op, In in) {
   };
   if (in[0]->is == Abstract::unknown) return fail(in[0]->why, in[0]->at);
   if (!in[0]->known || in[0]->known->elements() != 1) return fail("If: the condition depends on the tokens", op);
-  if (++depth > 16) return fail("If: nested too deep", op);
-  branches.push_back(in[0]->known->number(0) != 0);
-  Block &chosen = op.getBodies()[branches.back() ? 0 : 1].front();
-  block(chosen);
-  --depth;
-  for (auto [result, yielded] : llvm::zip(op.getOutputs(), chosen.getTerminator()->getOperands()))
-    hold(result, values[yielded]);
+  if (depth == 16) return fail("If: nested too deep", op);
+  bool taken = in[0]->known->number(0) != 0, cached = taken;
+  if (usual && branches.size() >= usual->size()) return fail("If: behind an empty past the graph takes other branches", op);
+  if (usual) cached = (*usual)[branches.size()];
+  branches.push_back(taken);
+  auto run = [&](bool which) {
+    Block &body = op.getBodies()[which ? 0 : 1].front();
+    ++depth;
+    block(body);
+    --depth;
+    return body.getTerminator();
+  };
+  Operation *end = run(cached), *first = end;
+  if (cached != taken) {
+    const std::vector<bool> *outside = std::exchange(usual, nullptr);
+    std::vector<bool> order = branches;
+    first = run(taken);
+    branches = std::move(order);
+    usual = outside;
+  }
+  for (auto [result, yielded, start] : llvm::zip(op.getOutputs(), end->getOperands(), first->getOperands())) {
+    Abstract x = values[yielded];
+    if (cached != taken && !sameAtStart(x, values[start])) {
+      x = Abstract();
+      x.why = "If: behind an empty past the graph takes another branch, which gives something else";
+      x.at = op;
+    }
+    hold(result, std::move(x));
+  }
 }
 
-std::string GraphRun::block(Block &body) {
+bool GraphRun::sameAtStart(const Abstract &cached, const Abstract &first) const {
+  if (cached.is == Abstract::unknown) return true; // it is as it is
+  if (cached.is != first.is || cached.type != first.type || cached.shape != first.shape) return false;
+  if (cached.is == Abstract::number) return cached.known && first.known && cached.known->f == first.known->f && cached.known->i == first.known->i;
+  if (cached.is == Abstract::weight) return cached.of && first.of && cached.swapped == first.swapped && cached.of.key() == first.of.key();
+  if (cached.is != Abstract::term) return true; // absent, or tokens
+  if (cached.id == first.id) return cached.layout == first.layout;
+  // The cache without a past is this step's rows.
+  Layout rows = first.layout;
+  for (Axis &axis : rows)
+    for (Atom &atom : axis)
+      if (atom.dim == Dim::step) atom.dim = Dim::total;
+  return terms[cached.id].kind == Kind::history && terms[cached.id].in[0] == first.id && rows == cached.layout;
+}
+
+void GraphRun::block(Block &body) {
   for (Operation &op : body) {
     if (auto n = dyn_cast<NodeOp>(op)) {
       for (Value v : n.getOutputs())
@@ -333,7 +371,6 @@ std::string GraphRun::block(Block &body) {
     else if (auto w = dyn_cast<onnx::WeightOp>(op)) weight(w);
     else if (auto none = dyn_cast<onnx::NoneOp>(op)) values[none.getResult()].is = Abstract::absent;
   }
-  return "";
 }
 
 RunResult GraphRun::run() {

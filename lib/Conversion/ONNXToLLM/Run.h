@@ -56,6 +56,8 @@ public:
   std::set<int64_t> numbers;
   /// Which branch every If took, in order.
   std::vector<bool> branches;
+  /// What |branches| are behind a past. A run without one that takes another looks at both, which have to give the same; null: no run was before.
+  const std::vector<bool> *usual = nullptr;
   /// Stored matrices of floats whose rows or columns were looked up.
   std::map<mlir::Operation *, std::shared_ptr<const Known>> tables;
 
@@ -73,11 +75,13 @@ private:
   void weight(onnx::WeightOp op);
   void node(NodeOp op);
   void runIf(NodeOp op, In in);
+  /// Whether |first|, of a branch behind an empty past, is what |cached| is.
+  bool sameAtStart(const Abstract &cached, const Abstract &first) const;
   /// Counts the numbers of |x|, which |value| becomes; those that too many others are held beside are unknown.
   void hold(mlir::Value value, Abstract x);
   /// |op| has used its inputs: numbers that nobody else uses are let go.
   void release(NodeOp op);
-  std::string block(mlir::Block &block);
+  void block(mlir::Block &block);
 
   void noteNumbers(const Known &value);
   void noteTable(NodeOp op, In in);
@@ -120,6 +124,7 @@ private:
   bool vectorOf(const Abstract &w, Weight &out);
   bool matrixOf(const Abstract &w, bool transposed, Weight &out);
   bool fullFeatures(const Abstract &x, Layout &rows);
+  bool tokenRows(llvm::ArrayRef<int64_t> shape, Layout &layout) const;
   mlir::FailureOr<int> tableOf(const Known &value, const Layout &layout, llvm::ArrayRef<int64_t> shape);
   mlir::FailureOr<int> cacheTable(const std::shared_ptr<const Known> &stored, const Known *positions);
   bool isPositions(const Known &value, llvm::ArrayRef<int64_t> shape) const;

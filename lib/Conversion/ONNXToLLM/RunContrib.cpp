@@ -219,6 +219,7 @@ bool GraphRun::attention(NodeOp op, In in, Out out) {
       call.k = *at(1), call.v = *at(2);
     } else {
       // Queries, keys and values in one row.
+      if (call.q.layout.size() != 3) return refuse("queries laid out as " + layoutText(call.q.layout));
       int64_t all = terms.width(call.q.id), each = all / (call.heads + 2 * call.kvHeads), q = call.heads * each, kv = call.kvHeads * each;
       if (all != q + 2 * kv) return refuse("rows of " + std::to_string(all) + " features for " + std::to_string(call.heads) + " and " + std::to_string(call.kvHeads) + " heads");
       Abstract packed = call.q;
@@ -316,6 +317,22 @@ bool GraphRun::attention(NodeOp op, In in, Out out) {
   return true;
 }
 
+/// Whether the elements of |x| are those of its param in their order: nothing transposed, added or decoded them.
+static bool asStored(const Abstract &x) { return x.is == Abstract::weight && x.of && !x.swapped && !x.of.plusOne && !x.of.qdq && !x.of.bits; }
+
+/// Whether what is stored for |x| has a type that scales may have where they are read.
+static bool hasScales(const Abstract &x) {
+  Type type = cast<RankedTensorType>(onnx::ParamOp(x.of.param).getType()).getElementType();
+  return type.isF32() || type.isF16() || type.isBF16();
+}
+
+static std::string shapeText(ArrayRef<int64_t> shape) {
+  std::string out = "[";
+  for (auto [k, size] : llvm::enumerate(shape))
+    out += (k ? ", " : "") + std::to_string(size);
+  return out + "]";
+}
+
 /// DequantizeLinear of a stored matrix: a weight by its codes.
 bool GraphRun::dequantized(NodeOp op, In in, Out out) {
   if (op.getOpType() != "DequantizeLinear" || in[0]->is != Abstract::weight || in[0]->of.bits || in[0]->of.qdq || in[0]->swapped || in[0]->shape.size() != 2) return false;
@@ -336,10 +353,15 @@ bool GraphRun::dequantized(NodeOp op, In in, Out out) {
     w.qdqBlock[axis] = block ? std::min(block, shape[axis]) : 1;
     w.qdqBlock[1 - axis] = block ? 1 : shape[1 - axis];
   }
-  int64_t count = ((shape[0] + w.qdqBlock[0] - 1) / w.qdqBlock[0]) * ((shape[1] + w.qdqBlock[1] - 1) / w.qdqBlock[1]);
-  if (elementsOf(scales.shape) != count || (zeros && elementsOf(zeros->shape) != count)) return refuse("scales or zero points that do not fit the matrix");
+  const Shape grid = {(shape[0] + w.qdqBlock[0] - 1) / w.qdqBlock[0], (shape[1] + w.qdqBlock[1] - 1) / w.qdqBlock[1]};
+  const int64_t count = elementsOf(grid);
+  // One, a vector along the axis, or a matrix of blocks: as many in another order would be other scales.
+  const Shape expected = block ? grid : Shape{count};
+  auto fits = [&](const Shape &found) { return found == expected || (count == 1 && !block && elementsOf(found) == 1); };
+  for (const Abstract *x : {&scales, zeros})
+    if (x && !fits(x->shape)) return refuse("scales or zero points that do not fit the matrix: expected " + shapeText(expected) + ", found " + shapeText(x->shape));
   auto part = [&](const Abstract &x, onnx::ParamOp &param, std::vector<double> &numbers) {
-    if (x.is == Abstract::weight && x.of && !x.of.plusOne && !x.swapped) param = x.of.param;
+    if (asStored(x) && (!isFloatType(x.type) || hasScales(x))) param = x.of.param;
     else if (x.known)
       for (int64_t k = 0; k < count; ++k)
         numbers.push_back(x.known->number(k));
@@ -387,7 +409,9 @@ bool GraphRun::quantized(NodeOp op, In in, Out out) {
   bool lookup = name == "GatherBlockQuantized";
   const Abstract &codes = *in[lookup ? 0 : 1];
   const Abstract &scales = *in[2], *zeros = at(3);
-  if (codes.is != Abstract::weight || scales.is != Abstract::weight || (zeros && zeros->is != Abstract::weight)) return refuse("codes, scales or zero points that are no weights");
+  for (const Abstract *x : {&codes, &scales, zeros})
+    if (x && !asStored(*x)) return refuse("codes, scales or zero points that are no weights as they are stored");
+  if (!hasScales(scales)) return refuse("scales that are stored in another type than float32, float16 or bfloat16");
   Weight w;
   w.param = codes.of.param;
   w.scales = scales.of.param;
@@ -409,14 +433,18 @@ bool GraphRun::quantized(NodeOp op, In in, Out out) {
     if (at(4)) return refuse("columns in another order (g_idx)");
   }
   int64_t blocks = (w.columns + w.block - 1) / w.block;
-  if (w.rows < 1 || w.columns < 1 || elementsOf(scales.shape) != w.rows * blocks) return refuse("scales that do not fit the matrix");
+  // In the order of the rows, flat or as a matrix.
+  auto fits = [&](const Shape &found, int64_t each) { return found == Shape{w.rows * each} || found == Shape{w.rows, each}; };
+  if (w.rows < 1 || w.columns < 1 || !fits(scales.shape, blocks))
+    return refuse("scales that do not fit the matrix: expected " + shapeText({w.rows, blocks}) + ", found " + shapeText(scales.shape));
   if (!bytes || elementsOf(codes.shape) != w.rows * blocks * w.block * w.bits / 8) return refuse("codes that do not fit the matrix");
-  if (zeros && (zeros->type != DataType::uint8 || elementsOf(zeros->shape) != w.rows * ((blocks * w.bits + 7) / 8))) return refuse("zero points that do not fit the matrix");
+  if (int64_t each = (blocks * w.bits + 7) / 8; zeros && (zeros->type != DataType::uint8 || !fits(zeros->shape, each)))
+    return refuse("zero points that do not fit the matrix: expected bytes of " + shapeText({w.rows, each}) + ", found " + onnx::dataTypeName(zeros->type) + " of " + shapeText(zeros->shape));
   if (lookup) {
     if (in[1]->is != Abstract::tokens) return refuse("a lookup by something else than tokens");
-    Layout layout = {{{Dim::batch, sizes.batch}}, {{Dim::step, sizes.step}}, {{Dim::feature, w.columns, 1}}};
-    normalize(layout);
-    if (in[1]->shape.size() != 2) return refuse("indices of an unexpected shape");
+    Layout layout;
+    if (!tokenRows(in[1]->shape, layout)) return refuse("indices of an unexpected shape");
+    layout.push_back({{Dim::feature, w.columns, 1}});
     out[0] = term(terms.leaf(Kind::embed, w.columns, 0, w), layout);
     return true;
   }

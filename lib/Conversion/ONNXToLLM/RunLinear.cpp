@@ -16,6 +16,20 @@ bool GraphRun::fullFeatures(const Abstract &x, Layout &rows) {
   return true;
 }
 
+/// The layout of indices: [batch, step] or [step], with axes of one element around them, or both in one axis.
+bool GraphRun::tokenRows(ArrayRef<int64_t> shape, Layout &layout) const {
+  layout.assign(shape.size(), Axis());
+  int found = 0;
+  for (size_t k = shape.size(); k-- > 0;) {
+    if (shape[k] == 1) continue;
+    if (found == 0 && shape[k] == sizes.step && sizes.step != 1) layout[k] = {{Dim::step, sizes.step}}, found = 1;
+    else if (found <= 1 && shape[k] == sizes.batch) layout[k] = {{Dim::batch, sizes.batch}}, found = 2;
+    else if (found == 0 && shape[k] == sizes.batch * sizes.step) layout[k] = {{Dim::batch, sizes.batch}, {Dim::step, sizes.step}}, found = 2;
+    else return false;
+  }
+  return true;
+}
+
 bool GraphRun::linears(NodeOp op, In in, Out out) {
   StringRef name = op.getOpType();
   bool standard = op.getDomain().empty();
@@ -23,20 +37,8 @@ bool GraphRun::linears(NodeOp op, In in, Out out) {
     const Abstract &table = *in[0];
     Weight w;
     if (op.getInt("axis", 0) != 0 || !matrixOf(table, true, w)) return refuse("a lookup that is not of rows of a matrix");
-    Layout layout(in[1]->shape.size());
-    auto fill = [&](const Shape &shape) {
-      // [batch, step] or [step], with axes of one element around them.
-      int found = 0;
-      for (size_t k = shape.size(); k-- > 0;) {
-        if (shape[k] == 1) continue;
-        if (found == 0 && shape[k] == sizes.step && sizes.step != 1) layout[k] = {{Dim::step, sizes.step}}, found = 1;
-        else if (found <= 1 && shape[k] == sizes.batch) layout[k] = {{Dim::batch, sizes.batch}}, found = 2;
-        else if (found == 0 && shape[k] == sizes.batch * sizes.step) layout[k] = {{Dim::batch, sizes.batch}, {Dim::step, sizes.step}}, found = 2;
-        else return false;
-      }
-      return true;
-    };
-    if (!fill(in[1]->shape)) return refuse("indices of an unexpected shape");
+    Layout layout;
+    if (!tokenRows(in[1]->shape, layout)) return refuse("indices of an unexpected shape");
     layout.push_back({{Dim::feature, w.columns, 1}});
     if (in[1]->is == Abstract::tokens) {
       out[0] = term(terms.leaf(Kind::embed, w.columns, 0, w), layout);
@@ -53,6 +55,7 @@ bool GraphRun::linears(NodeOp op, In in, Out out) {
     const Abstract &x = *in[0], &y = *in[1];
     double alpha = name == "MatMul" ? 1 : op.getFloat("alpha", 1);
     bool transA = name != "MatMul" && op.getInt("transA", 0), transB = name != "MatMul" && op.getInt("transB", 0);
+    if (fused && (op.getInt("transBatchA", 0) || op.getInt("transBatchB", 0))) return refuse("transposes batches");
     if (x.is == Abstract::term && y.is == Abstract::term && name != "Gemm") {
       Abstract a = x, b = y;
       for (auto [side, trans] : {std::pair(&a, transA), std::pair(&b, transB)})
@@ -60,7 +63,6 @@ bool GraphRun::linears(NodeOp op, In in, Out out) {
           std::swap(side->layout[side->layout.size() - 1], side->layout[side->layout.size() - 2]);
           side->shape = shapeOf(side->layout);
         }
-      if (op.getInt("transBatchA", 0) || op.getInt("transBatchB", 0)) return refuse("transposes batches");
       if (!product(a, b, out[0])) return true;
       if (alpha != 1) out[0] = term(terms.scale(out[0].id, alpha), out[0].layout);
       return true;

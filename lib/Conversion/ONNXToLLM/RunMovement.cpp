@@ -168,7 +168,7 @@ bool GraphRun::movement(NodeOp op, In in, Out out) {
       auto target = reshapedShape(op, x.shape, *in[1]->known);
       if (failed(target)) return false;
       shape = *target;
-      if (!isFloatType(x.type)) { // codes: their order in memory is all that counts
+      if (!isFloatType(x.type) && !x.swapped) { // codes: their order in memory is all that counts
         out[0] = x;
         out[0].shape = shape;
         out[0].known = nullptr;
@@ -209,6 +209,8 @@ bool GraphRun::movement(NodeOp op, In in, Out out) {
 
   auto rank = static_cast<int64_t>(x.shape.size());
   if (name == "Identity" || name == "Dropout") {
+    if (name == "Dropout" && in.size() > 2 && in[2]->is != Abstract::absent && !(in[2]->known && in[2]->known->uniform() && in[2]->known->number(0) == 0))
+      return refuse("drops values of tokens: expected a training_mode that is false");
     out[0] = x;
     return true;
   }
@@ -304,7 +306,17 @@ bool GraphRun::movement(NodeOp op, In in, Out out) {
     auto ranges = sliceRanges(op, x.shape, numbers);
     if (failed(ranges)) return refuse("starts, ends, axes and steps do not fit");
     Abstract current = x;
+    SmallVector<bool> cut(rank, false);
     for (const SliceRange &range : *ranges) {
+      if (cut[range.axis]) return refuse("cuts axis " + std::to_string(range.axis) + " twice");
+      cut[range.axis] = true;
+      if (current.is == Abstract::number) { // nothing is left already
+        Shape shape = current.shape;
+        int64_t from = range.step > 0 ? range.begin : range.end, to = range.step > 0 ? range.end : range.begin, step = range.step > 0 ? range.step : -range.step;
+        shape[range.axis] = to > from ? (to - from - 1) / step + 1 : 0;
+        current = known(Known::make(current.type, shape));
+        continue;
+      }
       if (range.step == 1) {
         if (!sliceAxis(current, range.axis, range.begin, range.end, current)) return true;
         continue;

@@ -291,9 +291,10 @@ TermId Terms::concat(ArrayRef<TermId> parts, ArrayRef<int64_t> sizes) {
     TermId source = first.in[0];
     int64_t group = first.group, at = 0;
     bool whole = true;
-    for (TermId part : parts) {
+    for (auto [part, size] : llvm::zip(parts, sizes)) {
       const Term &t = terms[part];
-      whole &= t.kind == Kind::slice && t.in[0] == source && t.group == group && t.a == at;
+      // Parts that were cut into groups of their own are mixed, not put together.
+      whole &= t.kind == Kind::slice && t.in[0] == source && t.group == group && t.a == at && size == t.b - t.a;
       at = t.b;
     }
     if (whole && at == group) return source;
@@ -309,7 +310,9 @@ TermId Terms::concat(ArrayRef<TermId> parts, ArrayRef<int64_t> sizes) {
     const Term rotated = terms[parts[0]], rest = terms[parts[1]];
     if (is(rotated.in[0], Kind::slice)) {
       const Term front = terms[rotated.in[0]];
-      if (front.in[0] == rest.in[0] && front.group == rest.group && front.a == 0 && front.b == rest.a && rest.b == rest.group && total == rest.group)
+      bool fits = front.in[0] == rest.in[0] && front.group == rest.group && front.a == 0 && front.b == rest.a && rest.b == rest.group;
+      // The front of each group as one, not groups within it.
+      if (fits && rotated.group == front.b && sizes[0] == front.b && total == rest.group)
         return rope(rest.in[0], rest.group, rotated.a, rotated.table, rotated.table2, rotated.b);
     }
   }

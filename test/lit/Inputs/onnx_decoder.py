@@ -11,7 +11,7 @@ import struct
 VOCABULARY, HIDDEN, HEADS, SIZE, INNER, POSITIONS, LAYERS = 11, 16, 2, 8, 24, 64, 2
 FLOAT, INT32, INT64, BOOL, FLOAT16, BFLOAT16, FLOAT8 = 1, 6, 7, 9, 10, 16, 17
 ELEMENTS = {'float32': ('f32', FLOAT), 'float16': ('f16', FLOAT16), 'bfloat16': ('bf16', BFLOAT16)}
-SINCE = dict(Add=14, And=7, Equal=19, Cast=19, Concat=13, Cos=7, DequantizeLinear=21, Div=14, Erf=13, Expand=13, Gather=13, Gelu=20, Greater=13, LayerNormalization=17, Less=13, LessOrEqual=16, Log=13,
+SINCE = dict(Add=14, And=7, Equal=19, Cast=19, Concat=13, Cos=7, DequantizeLinear=21, Div=14, Dropout=22, Erf=13, Expand=13, Gather=13, Gelu=20, Greater=13, LayerNormalization=17, Less=13, LessOrEqual=16, Log=13,
              MatMul=13, Max=13, Min=13, Mul=14, Neg=13, Pow=15, RMSNormalization=23, Range=11, Reciprocal=13, ReduceMean=18, ReduceSum=13, Reshape=14, RotaryEmbedding=23, Attention=24, Shape=15,
              Sigmoid=13, SimplifiedLayerNormalization=1, Sin=7, Slice=13, Softmax=13, Split=18, Sqrt=13, Sub=14, SwiGLU=28, Swish=24, Tanh=13, Transpose=13,
              TensorScatter=24, Unsqueeze=13, Where=16, Squeeze=13, Identity=21)
@@ -97,8 +97,19 @@ class Graph:
             w = self.stored(name, f'tensor<{shape[0]}x{shape[1]}x{element}>', pack(codes))
         if twin == 'k':
             self.keys = w
+        if self.broken('scale-order') and blocked:
+            form = f'{counts[1]}x{counts[0]}x'
+        if self.broken('turned-codes'):
+            back = self.op('Reshape', self.op('Transpose', w, perm=[1, 0]), self.constant(list(shape)))
+            w = self.op('Transpose', self.op('Reshape', back, self.constant(list(shape))), perm=[1, 0])
+            w = self.op('Reshape', w, self.constant(list(shape)))
         if scalar:
             s = self.number(scales[0])
+        elif 'coded-scales' in rest:
+            codes = self.stored(f'{name}_scales', f'tensor<{form}ui8>', bytes(round(x * (1 << 15)) % 256 for x in scales))
+            s = self.op('DequantizeLinear', codes, self.number(1 / (1 << 15)))
+        elif 'wide-scales' in rest:
+            s = self.op('Cast', self.stored(f'{name}_scales', f'tensor<{form}f64>', b''.join(struct.pack('<d', x) for x in scales)), to=FLOAT)
         else:
             s = self.stored(f'{name}_scales', f'tensor<{form}f32>', b''.join(struct.pack('<f', x) for x in scales))
         inputs = [w, s]
@@ -116,11 +127,23 @@ class Graph:
         inputs = [self.stored(name, f'tensor<{rows}x{blocks * block * bits // 8}xui8>' if lookup else f'tensor<{rows}x{blocks}x{block * bits // 8}xui8>', codes)]
         # f16 holds these scales, and their products with zero points.
         scales = [self.random.randrange(1, 40) / (1 << (15 if bits == 8 else 11)) for _ in range(rows * blocks)]
-        inputs.append(self.stored(f'{name}_scales', f'tensor<{rows}x{blocks}xf32>' if lookup else f'tensor<{rows * blocks}xf32>', b''.join(struct.pack('<f', x) for x in scales)))
+        form, pack = f'{rows}x{blocks}' if lookup else f'{rows * blocks}', lambda kind: b''.join(struct.pack('<' + kind, x) for x in scales)
+        if self.broken('scale-rows', not lookup):
+            inputs.append(self.op('Transpose', self.stored(f'{name}_scales', f'tensor<{blocks}x{rows}xf32>', pack('f')), perm=[1, 0]))
+        elif self.broken('scale-order', not lookup):
+            inputs.append(self.stored(f'{name}_scales', f'tensor<{blocks}x{rows}xf32>', pack('f')))
+        elif self.broken('scale-codes', not lookup):
+            codes = self.stored(f'{name}_scales', f'tensor<{rows}x{blocks}xui8>', bytes(round(x * (1 << 11)) for x in scales))
+            inputs.append(self.op('DequantizeLinear', codes, self.number(1 / (1 << 11))))
+        elif self.broken('scale-type', not lookup):
+            inputs.append(self.op('Cast', self.stored(f'{name}_scales', f'tensor<{form}xf64>', pack('d')), to=FLOAT))
+        else:
+            inputs.append(self.stored(f'{name}_scales', f'tensor<{form}xf32>', pack('f')))
         if 'zero' in rest:
             count = (blocks * bits + 7) // 8
             zeros = bytes(self.random.randrange(3, 7) * 17 for _ in range(rows * count))
-            inputs.append(self.stored(f'{name}_zeros', f'tensor<{rows}x{count}xui8>' if lookup else f'tensor<{rows * count}xui8>', zeros))
+            form = f'{count}x{rows}' if self.broken('zero-order', not lookup) else f'{rows}x{count}' if lookup else f'{rows * count}'
+            inputs.append(self.stored(f'{name}_zeros', f'tensor<{form}xui8>', zeros))
         return inputs, dict(bits=bits, block_size=block)
 
     def constant(self, value, element='i64'):
@@ -152,13 +175,13 @@ class Graph:
             self.known['none'] = self.value('onnx.none : none', 'none')
         return self.known['none']
 
-    def op(self, name, *inputs, results=1, domain='', **attributes):
+    def op(self, name, *inputs, results=1, domain='', version=0, **attributes):
         def text(value):
             if isinstance(value, list):
                 return f'array<i64: {", ".join(map(str, value))}>'
             return f'"{value}"' if isinstance(value, str) else f'{value} : i64' if isinstance(value, int) else f'{value:.9e} : f32'
 
-        fields = ([f'domain = "{domain}"'] if domain else []) + [f'version = {1 if domain else SINCE[name]} : i64']
+        fields = ([f'domain = "{domain}"'] if domain else []) + [f'version = {version or (1 if domain else SINCE[name])} : i64']
         if attributes:
             fields.append('attrs = {' + ', '.join(f'{k} = {text(v)}' for k, v in attributes.items()) + '}')
         unknown = 'tensor<*x!onnx.any>'
@@ -222,12 +245,19 @@ class Graph:
         symbol = name.replace('.', '_').replace('-', '_')
         if self.o.nbits:
             inputs, attributes = self.nbits(symbol, columns, rows)
+            if self.broken('column-order'):
+                inputs += [self.none()] * (3 - len(inputs)) + [self.stored(f'{symbol}_g_idx', f'tensor<{rows}xi32>', b''.join(struct.pack('<i', k // 32) for k in range(rows)))]
             y = self.contrib('MatMulNBits', x, *inputs, N=columns, K=rows, **attributes)
         else:
             w = self.coded(symbol, rows, columns) if self.o.quantized else self.weight(symbol, rows, columns)
             if self.broken('weight-float8', name == 'layer1.down'):
                 w = self.through(w, FLOAT8)
-            y = self.op('MatMul', x, w)
+            if self.o.linear == 'fused':
+                y = self.contrib('FusedMatMul', x, w, **({'transBatchA': 1} if self.broken('batches', name == 'layer1.down') else {}))
+            elif self.o.linear == 'fused-transposed':
+                y = self.contrib('FusedMatMul', x, self.op('Transpose', w, perm=[1, 0]), transB=1)
+            else:
+                y = self.op('MatMul', x, w)
         return self.op('Add', y, self.weight(f'{name}.bias'.replace('.', '_').replace('-', '_'), columns)) if bias else y
 
     def heads(self, x, count, size=None):
@@ -317,6 +347,15 @@ class Graph:
             tables = [self.op('Slice', t, self.constant([0]), self.constant([SIZE // 4]), self.constant([1])) for t in self.tables()]
             rows = self.op('RotaryEmbedding', rows, *tables, 'POSITIONS', num_heads=2 * count)
             return self.heads(rows, count)
+        if way == 'sub-heads':  # the front half of each head as two heads of their own
+            front, rest = self.op('Split', x, results=2, axis=-1, num_outputs=2)
+            size = SIZE // 4
+            two = self.op('Reshape', front, self.constant([0, 0, 0, 2, size]))
+            c, s = (self.op('Unsqueeze', self.op('Slice', t, self.constant([0]), self.constant([size // 2]), self.constant([2])), self.constant([1, 3])) for t in self.angles())
+            c, s = (self.op('Concat', t, t, axis=-1) for t in (c, s))
+            a, b = self.op('Split', two, results=2, axis=-1, num_outputs=2)
+            two = self.op('Add', self.op('Mul', two, c), self.op('Mul', self.op('Concat', self.op('Neg', b), a, axis=-1), s))
+            return self.op('Concat', self.op('Reshape', two, self.constant([0, 0, 0, SIZE // 2])), rest, axis=-1)
         c, s = (self.op('Unsqueeze', t, self.constant([1])) for t in self.angles())
         if way in ('pairs-chain', 'pairs-turned'):
             last, whole = self.constant([3]), self.constant([0, 0, 0, SIZE])
@@ -344,6 +383,9 @@ class Graph:
         rows = self.op('Unsqueeze', 'POSITIONS', self.constant([-1]))
         causal = self.op('LessOrEqual', keys, rows)
         way, window, size = self.o.window_in, self.o.window, self.o.table
+        if self.broken('head-masks'):  # a window in the first head only
+            near = self.op('And', causal, self.op('LessOrEqual', rows, self.op('Add', keys, self.constant(3))))
+            return self.op('Concat', *(self.op('Unsqueeze', m, self.constant([1])) for m in (near, causal)), axis=1)
         if way == 'table':
             seen = [int(k <= p < k + window) for p in range(size) for k in range(size)]
             if 'seen' not in self.known:
@@ -371,7 +413,7 @@ class Graph:
             length = self.op('Gather', self.op('Shape', past), self.constant(2), axis=0)
             self.known['branch'] = self.op('Equal', length, self.constant(0)) if self.o.branch == 'length' else '%branch'
         # A first step has no past; the condition of an input is the other way round.
-        choices, regions = [lambda: self.op('Identity', k), lambda: self.op('Concat', past, k, axis=2)], []
+        choices, regions = [lambda: self.op('Identity', self.op('Neg', k) if self.broken('first-branch') else k), lambda: self.op('Concat', past, k, axis=2)], []
         for choice in choices if self.o.branch == 'length' else choices[::-1]:
             outer, self.lines = self.lines, []
             y = choice()
@@ -387,6 +429,18 @@ class Graph:
         if self.broken('no-attention', i):
             self.presents += [self.presents[0], self.presents[1]]
             return self.linear(self.linear(x, f'{n}.q', HIDDEN, wide), f'{n}.o', wide, HIDDEN)
+        if self.broken('shuffle', i):
+            parts = self.op('Split', x, results=2, axis=-1, num_outputs=2)
+            parts = (self.op('Reshape', t, self.constant([0, 0, 2, HIDDEN // 4])) for t in parts)
+            x = self.op('Reshape', self.op('Concat', *parts, axis=-1), self.constant([0, 0, HIDDEN]))
+        if self.o.nothing:
+            cut = lambda starts, ends, axes, steps: self.op('Slice', x, *map(self.constant, (starts, ends, axes, steps)))
+            a, b = cut([0], [3], [2], [1]), cut([3], [HIDDEN], [2], [1])
+            for starts, ends, axes, steps in (([9000, 0], [9001, 3], [1, 2], [1, 1]), ([9000, 0], [9001, 5], [1, 2], [1, 2]), ([9000, 2], [9001, -9000], [1, 2], [1, -1])):
+                a = self.op('Concat', a, cut(starts, ends, axes, steps), axis=1)
+            x = self.op('Concat', a, b, axis=-1)
+        if self.broken('axis-twice', i):
+            x = self.op('Slice', x, *map(self.constant, ([1, 1], [9, 17], [2, 2], [1, 1])))
         other = self.op('Neg', x)
         q, k, v = (self.linear(other if self.broken(f'rows-{p}', i) else x, f'{n}.{p}', HIDDEN, w, bias) for p, w in (('q', wide), ('k', narrow), ('v', self.kv * value)))
         past = [f'%past{i}k', f'%past{i}v']
@@ -420,7 +474,8 @@ class Graph:
                     for t in (q, k))
             b = self.weight(f'{n}_qkv_bias', 3 * wide) if self.o.bias else self.none()
             added = self.op('Where', self.mask(), self.number(0), self.number(-1e30))
-            y, pk, pv = self.contrib('MultiHeadAttention', q, k, v, b, self.none(), added, *past, results=3, num_heads=HEADS, scale=scale)
+            padding = self.op('Cast', self.op('Sub', 'MASK', self.constant(1)), to=INT32) if self.broken('padding', i) else self.none()
+            y, pk, pv = self.contrib('MultiHeadAttention', q, k, v, b, padding, added, *past, results=3, num_heads=HEADS, scale=scale)
         else:
             q, k, v = (self.heads(t, c, s) for t, c, s in ((q, HEADS, SIZE), (k, self.kv, SIZE), (v, self.kv, value)))
             if self.broken('half-norms', i):
@@ -429,6 +484,7 @@ class Graph:
             elif self.o.headnorm:
                 q, k = self.norm(q, f'{n}.qnorm', SIZE), k if self.broken('norm-of-queries', i) else self.norm(k, f'{n}.knorm', SIZE)
             q = self.rotate(q, HEADS)
+            plain = k
             if not self.broken('rotated-queries', i):
                 k = self.rotate(k, self.kv)
             if way == 'scatter':
@@ -439,7 +495,9 @@ class Graph:
                 y = self.op('Attention', q, pk, pv, self.none(), self.none(), self.none(), 'LENGTHS', is_causal=1, scale=scale)
             elif way == 'op':
                 rest = dict(softcap=self.o.cap) if self.o.cap else {}
-                y, pk, pv = self.op('Attention', q, k, v, self.none(), *past, results=3, is_causal=1, scale=scale, **rest)
+                if self.broken('window-attribute', i):
+                    rest |= dict(version=25, left_window_size=4)
+                y, pk, pv, *_ = self.op('Attention', q, k, v, self.none(), *past, results=3 + self.broken('scores-output', i), is_causal=1, scale=scale, **rest)
             else:
                 pk, pv = self.grown(past[0], k), self.grown(past[1], v)
                 total = self.op('Gather', self.op('Shape', pk), self.constant([2]), axis=0)
@@ -468,6 +526,8 @@ class Graph:
                 else:
                     s = self.narrow(self.op('Softmax', self.wide(s), axis=-1))
                 y = self.op('MatMul', s, vv)
+            if self.broken('present', i):  # a cache of keys that are not rotated
+                pk = self.op('Concat', past[0], plain, axis=2)
             y = self.op('Reshape', self.op('Transpose', y, perm=[0, 2, 1, 3]), self.constant([0, 0, HEADS * value]))
         self.presents += [pk, pv]
         for what, kind in (('float8', FLOAT8), ('float16', FLOAT16), ('bfloat16', BFLOAT16)):
@@ -523,7 +583,11 @@ class Graph:
         self.types.update({a[0]: a[1] for a in arguments} | {n: a[1] for n, a in names.items()})
         if self.o.nbits:
             (codes, *rest), attributes = self.nbits('embedding', VOCABULARY, HIDDEN)
-            x = self.contrib('GatherBlockQuantized', codes, '%ids', *rest, gather_axis=0, quantize_axis=1, **attributes)
+            ids = '%ids'
+            if self.broken('token-shape'):
+                shape = self.op('Shape', ids)
+                ids = self.op('Reshape', ids, self.op('Concat', *(self.op('Gather', shape, self.constant([k]), axis=0) for k in (1, 0)), axis=0))
+            x = self.contrib('GatherBlockQuantized', codes, ids, *rest, gather_axis=0, quantize_axis=1, **attributes)
         else:
             table = self.coded('embedding', VOCABULARY, HIDDEN, axis=1) if self.o.quantized else self.weight('embedding', VOCABULARY, HIDDEN, scale=1.0)
             ids = '%ids'
@@ -548,6 +612,8 @@ class Graph:
             hidden = self.op('Slice', hidden, self.constant([-1]), self.constant([(1 << 63) - 1]), self.constant([1]))
         if self.o.last == 'gather':
             hidden = self.op('Unsqueeze', self.op('Gather', hidden, self.constant(-1), axis=1), self.constant([1]))
+        if self.o.dropout:
+            hidden = self.op('Dropout', hidden, self.number(0.5), *([self.constant(self.o.dropout, 'i1')] if self.o.dropout != 'none' else []))
         logits = self.linear(hidden, 'head', HIDDEN, VOCABULARY + self.broken('vocabulary'))
         if self.o.finalcap:
             logits = self.op('Mul', self.op('Tanh', self.op('Div', logits, self.number(self.o.finalcap))), self.number(self.o.finalcap * (1 + self.broken('final-cap'))))
@@ -570,7 +636,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--norm', default='op', choices=['chain', 'chain-div', 'power', 'op', 'simplified', 'layer', 'layer-chain'])
     parser.add_argument('--skip', action='store_true')
-    parser.add_argument('--rope', default='op', choices=['none', 'chain', 'halves', 'op', 'contrib', 'pairs-op', 'pairs-contrib', 'pairs-chain', 'pairs-turned', 'pairs-part', 'half-heads'])
+    parser.add_argument('--rope', default='op', choices=['none', 'chain', 'halves', 'op', 'contrib', 'pairs-op', 'pairs-contrib', 'pairs-chain', 'pairs-turned', 'pairs-part', 'half-heads', 'sub-heads'])
     parser.add_argument('--stretch', type=float, default=1.0, help='factor of cosines and sines')
     parser.add_argument('--detune', type=float, default=0.0, help='how far frequencies are from the formula')
     parser.add_argument('--base', type=float, default=10000.0, help='of the frequencies')
@@ -596,8 +662,11 @@ def main():
     parser.add_argument('--postnorms', action='store_true')
     parser.add_argument('--break', dest='breaks', default='')
     parser.add_argument('--mlp', default='silu', choices=['silu', 'swish', 'swiglu', 'quickgelu', 'gelu', 'fastgelu', 'erf', 'tanh', 'biasgelu'])
-    parser.add_argument('--quantized', default='', help='CODE:tensor|channel|block[:zero][:transposed][:large][:twins], CODE one of int8, uint8, int4, uint4; large: '
-                        'blocks of more than a matrix has; twins: keys and values have the same codes, tensor only')
+    parser.add_argument('--quantized', default='', help='CODE:tensor|channel|block[:zero][:transposed][:large][:twins][:coded-scales|wide-scales], CODE one of int8, uint8, int4, uint4; large: '
+                        'blocks of more than a matrix has; twins: keys and values have the same codes, tensor only; coded-scales, wide-scales: scales behind DequantizeLinear, or a Cast from float64')
+    parser.add_argument('--linear', default='matmul', choices=['matmul', 'fused', 'fused-transposed'])
+    parser.add_argument('--dropout', default='', choices=['', 'none', 'false', 'true'], help='Dropout of the last hidden states, with this training_mode')
+    parser.add_argument('--nothing', action='store_true', help='slices without elements before queries, keys and values')
     parser.add_argument('--nbits', default='', help='BITS:BLOCK[:zero]: MatMulNBits and GatherBlockQuantized')
     parser.add_argument('--branch', default='', choices=['', 'length', 'input'], help='caches behind an If, whose condition is the length of the past or an input')
     parser.add_argument('--data', default='', help='file for what --quantized and --coded-tables write')

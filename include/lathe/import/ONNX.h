@@ -85,6 +85,8 @@ struct Node {
   int64_t opset = 0;   ///< version of the domain's operator set that the node was written for
   std::vector<std::string> inputs, outputs; ///< "" is an absent optional one
   std::vector<Attribute> attributes;
+  /// (attribute, attribute of the function) where a function's node takes what a call gives; none once functions are inlined.
+  std::vector<std::pair<std::string, std::string>> references;
   const Attribute *attribute(std::string_view name) const;
 };
 

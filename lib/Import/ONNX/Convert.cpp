@@ -26,13 +26,13 @@ private:
   static Result<Opsets> opsetsOf(const google::protobuf::RepeatedPtrField<::onnx::OperatorSetIdProto> &list);
   static Value value(const ::onnx::ValueInfoProto &proto);
   Result<Attribute> attribute(const ::onnx::AttributeProto &proto, const Opsets &opsets);
-  Result<Node> node(const ::onnx::NodeProto &proto, const Opsets &opsets,
-                    std::vector<std::pair<std::string, std::string>> *references);
+  Result<Node> node(const ::onnx::NodeProto &proto, const Opsets &opsets);
   Result<Graph> graph(const ::onnx::GraphProto &proto, const Opsets &opsets);
   Status function(const ::onnx::FunctionProto &proto);
 
   FileContext &file;
   FunctionTable &functions;
+  bool inFunction = false; ///< where nodes may refer to a call's attributes, in subgraphs too
 };
 
 /// A string field that the installed schema does not know yet.
@@ -131,8 +131,7 @@ Result<Attribute> Converter::attribute(const ::onnx::AttributeProto &proto, cons
   }
 }
 
-Result<Node> Converter::node(const ::onnx::NodeProto &proto, const Opsets &opsets,
-                             std::vector<std::pair<std::string, std::string>> *references) {
+Result<Node> Converter::node(const ::onnx::NodeProto &proto, const Opsets &opsets) {
   Node out;
   out.name = proto.name();
   out.op = proto.op_type();
@@ -145,8 +144,8 @@ Result<Node> Converter::node(const ::onnx::NodeProto &proto, const Opsets &opset
   for (const auto &entry : proto.attribute()) {
     if (!seen.insert(entry.name()).second) return bad(nodeText(out) + ": attribute " + quoteName(entry.name()) + " is given twice");
     if (!entry.ref_attr_name().empty()) {
-      if (!references) return bad(nodeText(out) + ": attribute " + quoteName(entry.name()) + " refers to a function's attribute outside a function");
-      references->push_back({entry.name(), entry.ref_attr_name()});
+      if (!inFunction) return bad(nodeText(out) + ": attribute " + quoteName(entry.name()) + " refers to a function's attribute outside a function");
+      out.references.push_back({entry.name(), entry.ref_attr_name()});
       continue;
     }
     auto converted = attribute(entry, opsets);
@@ -175,7 +174,7 @@ Result<Graph> Converter::graph(const ::onnx::GraphProto &proto, const Opsets &op
   for (const auto &entry : proto.value_info())
     out.values[entry.name()] = value(entry);
   for (const auto &entry : proto.node()) {
-    LATHE_ASSIGN_OR_RETURN(Node converted, node(entry, opsets, nullptr));
+    LATHE_ASSIGN_OR_RETURN(Node converted, node(entry, opsets));
     out.nodes.push_back(std::move(converted));
   }
   return out;
@@ -197,12 +196,13 @@ Status Converter::function(const ::onnx::FunctionProto &proto) {
     LATHE_ASSIGN_OR_RETURN(Attribute converted, attribute(entry, opsets));
     out.defaults.emplace(entry.name(), std::move(converted));
   }
+  inFunction = true;
   for (const auto &entry : proto.node()) {
-    out.references.emplace_back();
-    auto converted = node(entry, opsets, &out.references.back());
+    auto converted = node(entry, opsets);
     if (!converted.ok()) return converted.status().at("function " + quoteName(out.name));
     out.nodes.push_back(*std::move(converted));
   }
+  inFunction = false;
   std::string key = functionKey(out.domain, out.name, out.overload);
   if (!functions.emplace(key, std::move(out)).second) return bad("function " + quoteName(proto.name()) + " is given twice");
   return Status();

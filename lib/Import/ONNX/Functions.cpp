@@ -4,6 +4,7 @@
 #include "Internal.h"
 #include "lathe/import/Quote.h"
 #include <algorithm>
+#include <unordered_set>
 
 namespace lathe::onnxfile {
 namespace {
@@ -20,10 +21,23 @@ public:
 private:
   using Renames = std::unordered_map<std::string, std::string>;
   Status expand(const Node &call, const Function &function, std::vector<Node> &out, int depth);
-  static void rename(std::string &name, const Renames &renames) {
-    if (auto it = renames.find(name); it != renames.end()) name = it->second;
+  /// Names that graphs inside a function's node define, innermost first: those are not the function's.
+  struct Hidden {
+    std::unordered_set<std::string> own;
+    const Hidden *outer = nullptr;
+    bool has(const std::string &name) const { return own.count(name) || (outer && outer->has(name)); }
+  };
+  /// False when the names are too long in all.
+  bool rename(std::string &name, const Renames &renames, const Hidden *hidden = nullptr) {
+    auto it = renames.find(name);
+    if (it == renames.end() || (hidden && hidden->has(name))) return true;
+    bytes += it->second.size();
+    if (bytes > maxBytes) return false;
+    name = it->second;
+    return true;
   }
-  static Status renameCaptured(Graph &graph, const Renames &renames);
+  bool renameCaptured(Graph &graph, const Renames &renames, const Hidden *outer);
+  void fillReferences(Node &node, const Node &call, const Function &function);
   Status subgraphs(Node &node, int depth) {
     return forEachSubgraph(node, [&](Graph &graph) { return run(graph, depth + 1); });
   }
@@ -34,10 +48,42 @@ private:
     return ++made <= maxNodes && bytes <= maxBytes;
   }
   static size_t bytesOf(const Node &node);
+  static size_t bytesOf(const Tensor &tensor);
+  static size_t bytesOf(const Value &value);
+  static size_t bytesOf(const Graph &graph);
 
   const FunctionTable &functions;
   size_t made = 0, calls = 0, bytes = 0;
 };
+
+size_t Inliner::bytesOf(const Tensor &tensor) {
+  size_t sum = sizeof(Tensor) + tensor.name.size() + tensor.path.size() + tensor.dims.size() * sizeof(int64_t) + tensor.data.size();
+  for (const std::string &text : tensor.strings)
+    sum += sizeof(std::string) + text.size();
+  return sum;
+}
+
+size_t Inliner::bytesOf(const Value &value) {
+  size_t sum = sizeof(Value) + value.name.size();
+  for (const Dim &dim : value.dims)
+    sum += sizeof(Dim) + dim.name.size();
+  return sum;
+}
+
+/// All that a copy of the graph holds.
+size_t Inliner::bytesOf(const Graph &graph) {
+  size_t sum = sizeof(Graph) + graph.name.size();
+  for (const Node &node : graph.nodes)
+    sum += bytesOf(node);
+  for (const Tensor &tensor : graph.initializers)
+    sum += bytesOf(tensor);
+  for (const auto *list : {&graph.inputs, &graph.outputs})
+    for (const Value &value : *list)
+      sum += bytesOf(value);
+  for (const auto &[name, value] : graph.values)
+    sum += sizeof(name) + name.size() + bytesOf(value);
+  return sum;
+}
 
 size_t Inliner::bytesOf(const Node &node) {
   size_t sum = sizeof(Node) + node.name.size();
@@ -48,36 +94,55 @@ size_t Inliner::bytesOf(const Node &node) {
     sum += sizeof(Attribute) + attribute.s.size() + attribute.fs.size() * sizeof(float) + attribute.is.size() * sizeof(int64_t);
     for (const std::string &text : attribute.ss)
       sum += sizeof(std::string) + text.size();
-    for (const Tensor &tensor : attribute.ts) {
-      sum += sizeof(Tensor) + tensor.name.size() + tensor.path.size() + tensor.dims.size() * sizeof(int64_t) + tensor.data.size();
-      for (const std::string &text : tensor.strings)
-        sum += sizeof(std::string) + text.size();
-    }
-    for (const auto &graph : attribute.gs) // copied with their nodes
-      for (const Node &inner : graph->nodes)
-        sum += bytesOf(inner);
+    for (const Tensor &tensor : attribute.ts)
+      sum += bytesOf(tensor);
+    for (const auto &graph : attribute.gs)
+      sum += bytesOf(*graph);
   }
+  for (const auto &[own, theirs] : node.references)
+    sum += 2 * sizeof(std::string) + own.size() + theirs.size();
   return sum;
 }
 
 /// Names that a subgraph of a function's node takes from around it.
-Status Inliner::renameCaptured(Graph &graph, const Renames &renames) {
-  Renames visible = renames;
+bool Inliner::renameCaptured(Graph &graph, const Renames &renames, const Hidden *outer) {
+  Hidden hidden;
+  hidden.outer = outer;
   for (const Value &input : graph.inputs)
-    visible.erase(input.name);
+    hidden.own.insert(input.name);
   for (const Tensor &tensor : graph.initializers)
-    visible.erase(tensor.name);
+    hidden.own.insert(tensor.name);
   for (const Node &node : graph.nodes)
-    for (const std::string &output : node.outputs)
-      visible.erase(output);
+    hidden.own.insert(node.outputs.begin(), node.outputs.end());
+  bool fits = true;
   for (Node &node : graph.nodes) {
     for (std::string &input : node.inputs)
-      rename(input, visible);
-    LATHE_RETURN_IF_ERROR(forEachSubgraph(node, [&](Graph &inner) { return renameCaptured(inner, visible); }));
+      fits = fits && rename(input, renames, &hidden);
+    (void)forEachSubgraph(node, [&](Graph &inner) {
+      fits = fits && renameCaptured(inner, renames, &hidden);
+      return Status();
+    });
   }
   for (Value &output : graph.outputs)
-    rename(output.name, visible);
-  return Status();
+    fits = fits && rename(output.name, renames, &hidden);
+  return fits;
+}
+
+/// Attributes that a function's node, or one in its subgraphs, takes from the call.
+void Inliner::fillReferences(Node &node, const Node &call, const Function &function) {
+  for (const auto &[own, theirs] : node.references) {
+    const Attribute *given = call.attribute(theirs);
+    if (auto it = function.defaults.find(theirs); !given && it != function.defaults.end()) given = &it->second;
+    if (!given) continue; // the node's own default holds
+    node.attributes.push_back(*given);
+    node.attributes.back().name = own;
+  }
+  node.references.clear();
+  (void)forEachSubgraph(node, [&](Graph &graph) {
+    for (Node &inner : graph.nodes)
+      fillReferences(inner, call, function);
+    return Status();
+  });
 }
 
 Status Inliner::expand(const Node &call, const Function &function, std::vector<Node> &out, int depth) {
@@ -104,21 +169,21 @@ Status Inliner::expand(const Node &call, const Function &function, std::vector<N
       if (bytes > maxBytes) return tooMuch();
       renames.emplace(output, prefix + output);
     }
-  for (size_t i = 0; i < function.nodes.size(); ++i) {
-    Node node = function.nodes[i];
+  for (const Node &source : function.nodes) {
+    if (bytes + bytesOf(source) > maxBytes) return tooMuch(); // before it is copied
+    Node node = source;
     node.name = call.name.empty() ? node.name : call.name + "/" + node.name;
-    for (const auto &[own, theirs] : function.references[i]) {
-      const Attribute *given = call.attribute(theirs);
-      if (auto it = function.defaults.find(theirs); !given && it != function.defaults.end()) given = &it->second;
-      if (!given) continue; // the node's own default holds
-      node.attributes.push_back(*given);
-      node.attributes.back().name = own;
-    }
-    for (std::string &input : node.inputs)
-      rename(input, renames);
-    for (std::string &output : node.outputs)
-      rename(output, renames);
-    LATHE_RETURN_IF_ERROR(forEachSubgraph(node, [&](Graph &graph) { return renameCaptured(graph, renames); }));
+    fillReferences(node, call, function);
+    if (bytes + bytesOf(node) > maxBytes) return tooMuch();
+    bool fits = true;
+    for (auto *list : {&node.inputs, &node.outputs})
+      for (std::string &name : *list)
+        fits = fits && rename(name, renames);
+    (void)forEachSubgraph(node, [&](Graph &graph) {
+      fits = fits && renameCaptured(graph, renames, nullptr);
+      return Status();
+    });
+    if (!fits) return tooMuch();
     auto found = functions.find(functionKey(node.domain, node.op, node.overload));
     if (found != functions.end()) {
       LATHE_RETURN_IF_ERROR(expand(node, found->second, out, depth + 1));

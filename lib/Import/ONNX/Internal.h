@@ -34,8 +34,6 @@ struct Function {
   std::vector<std::string> inputs, outputs;
   std::map<std::string, Attribute> defaults; ///< attributes that have one
   std::vector<Node> nodes;
-  /// Attributes of nodes that refer to one of the function's: per node, (name in the node, name in the function).
-  std::vector<std::vector<std::pair<std::string, std::string>>> references;
 };
 using FunctionTable = std::map<std::string, Function>;
 std::string functionKey(std::string_view domain, std::string_view name, std::string_view overload);
@@ -45,8 +43,8 @@ Result<Model> convertModel(const ::onnx::ModelProto &proto, FileContext &file, F
 /// Replaces calls of |functions| by their nodes, in subgraphs too. invalidArgument for a function that calls itself.
 Status inlineFunctions(Graph &graph, const FunctionTable &functions);
 
-/// Checks names and brings nodes into topological order. |outer| are names that a subgraph may use.
-Status orderNodes(Graph &graph, const std::unordered_map<std::string, int> &outer = {}, int depth = 0);
+/// Checks names and brings nodes into topological order, in subgraphs too.
+Status orderNodes(Graph &graph);
 
 /// Calls |visit| for each graph that is an attribute of |node|.
 Status forEachSubgraph(Node &node, const std::function<Status(Graph &)> &visit);

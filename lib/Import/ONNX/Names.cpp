@@ -9,7 +9,13 @@
 namespace lathe::onnxfile {
 namespace {
 
-using Names = std::unordered_map<std::string, int>;
+/// The names that a graph defines, and where from: a node, or -1 for what is there from the start. Around them those of the graphs that it lies in:
+/// a copy for each subgraph would take as long as there are names and subgraphs together, multiplied.
+struct Names {
+  std::unordered_map<std::string, int> own;
+  const Names *outer = nullptr;
+  bool visible(const std::string &name) const { return own.count(name) || (outer && outer->visible(name)); }
+};
 constexpr int maxDepth = 32;
 
 Status bad(const std::string &what) { return Status(StatusCode::invalidArgument, what); }
@@ -49,10 +55,13 @@ const Attribute *Node::attribute(std::string_view wanted) const {
   return nullptr;
 }
 
-Status orderNodes(Graph &graph, const Names &outer, int depth) {
+namespace {
+
+Status order(Graph &graph, const Names *outer, int depth) {
   if (depth > maxDepth) return bad("graphs are nested deeper than " + std::to_string(maxDepth));
-  // Where each name comes from: a node, or -1 for what is there from the start.
-  Names defined;
+  Names names;
+  names.outer = outer;
+  auto &defined = names.own;
   auto define = [&](const std::string &name, int node) {
     if (name.empty()) return bad("a graph's input, output or initializer has no name");
     if (!defined.emplace(name, node).second) return bad("value " + quoteName(name) + " has two definitions");
@@ -80,7 +89,7 @@ Status orderNodes(Graph &graph, const Names &outer, int depth) {
       if (name.empty()) continue;
       auto it = defined.find(name);
       if (it == defined.end()) {
-        if (!outer.count(name)) return bad(nodeText(node) + ": input " + quoteName(name) + " has no definition");
+        if (!names.visible(name)) return bad(nodeText(node) + ": input " + quoteName(name) + " has no definition");
         continue;
       }
       if (it->second < 0) continue;
@@ -107,12 +116,14 @@ Status orderNodes(Graph &graph, const Names &outer, int depth) {
   graph.nodes = std::move(ordered);
 
   for (const Value &output : graph.outputs)
-    if (!defined.count(output.name) && !outer.count(output.name)) return bad("output " + quoteName(output.name) + " has no definition");
-  Names visible = outer;
-  visible.insert(defined.begin(), defined.end());
+    if (!names.visible(output.name)) return bad("output " + quoteName(output.name) + " has no definition");
   for (Node &node : graph.nodes)
-    LATHE_RETURN_IF_ERROR(forEachSubgraph(node, [&](Graph &inner) { return orderNodes(inner, visible, depth + 1); }));
+    LATHE_RETURN_IF_ERROR(forEachSubgraph(node, [&](Graph &inner) { return order(inner, &names, depth + 1); }));
   return Status();
 }
+
+} // namespace
+
+Status orderNodes(Graph &graph) { return order(graph, nullptr, 0); }
 
 } // namespace lathe::onnxfile

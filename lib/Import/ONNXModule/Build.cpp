@@ -24,14 +24,25 @@ public:
   Result<OwningOpRef<ModuleOp>> run();
 
 private:
-  using Scope = llvm::StringMap<Value>;
+  /// The values of a graph by name, and around them those of the graphs that it lies in.
+  struct Scope {
+    llvm::StringMap<Value> own;
+    const Scope *outer = nullptr;
+    Value lookup(StringRef name) const {
+      auto it = own.find(name);
+      return it != own.end() ? it->second : outer ? outer->lookup(name) : Value();
+    }
+    Value &operator[](StringRef name) { return own[name]; }
+  };
+  /// Types that a graph states of its outputs.
+  using OutputTypes = llvm::StringMap<const onnxfile::Value *>;
 
   Result<Type> valueType(const onnxfile::Value &value, bool needed);
-  Type typeOf(const onnxfile::Graph &graph, const std::string &name);
+  Type typeOf(const onnxfile::Graph &graph, const OutputTypes &outputs, const std::string &name);
   Result<DenseElementsAttr> dense(const onnxfile::Tensor &tensor, ArrayRef<uint8_t> bytes);
   Result<Value> tensor(const onnxfile::Tensor &tensor, Location loc);
   Result<Attribute> attribute(const onnxfile::Attribute &attribute);
-  Status node(const onnxfile::Node &node, const onnxfile::Graph &graph, Scope &scope);
+  Status node(const onnxfile::Node &node, const onnxfile::Graph &graph, const OutputTypes &outputs, Scope &scope);
   Status constantNode(const onnxfile::Node &node, Scope &scope);
   Status body(const onnxfile::Graph &graph, Scope &scope);
   Status subgraph(const onnxfile::Graph &graph, Region &region, const Scope &outer);
@@ -43,7 +54,7 @@ private:
   OpBuilder builder;
   OwningOpRef<ModuleOp> module;
   Operation *main = nullptr;
-  llvm::StringSet<> symbols;
+  llvm::StringMap<int> symbols; ///< params, with the last number that was put behind the name
   std::map<std::string, MappedFile> files;
 };
 
@@ -61,11 +72,10 @@ Result<Type> ModuleBuilder::valueType(const onnxfile::Value &value, bool needed)
   return Type(RankedTensorType::get(shape, element));
 }
 
-Type ModuleBuilder::typeOf(const onnxfile::Graph &graph, const std::string &name) {
+Type ModuleBuilder::typeOf(const onnxfile::Graph &graph, const OutputTypes &outputs, const std::string &name) {
   const onnxfile::Value *value = nullptr;
   if (auto it = graph.values.find(name); it != graph.values.end()) value = &it->second;
-  for (const onnxfile::Value &output : graph.outputs)
-    if (!value && output.name == name) value = &output;
+  if (!value) value = outputs.lookup(name);
   if (value)
     if (auto type = valueType(*value, false); type.ok()) return *type;
   return UnrankedTensorType::get(onnx::AnyType::get(&context));
@@ -133,8 +143,8 @@ Result<Value> ModuleBuilder::tensor(const onnxfile::Tensor &tensor, Location loc
     return Status(StatusCode::unsupported, "tensor " + quoteName(tensor.name) + ": element type " + onnxfile::dataTypeName(tensor.type) + " is not supported");
   auto type = RankedTensorType::get(tensor.dims, element);
   std::string symbol = tensor.name.empty() ? "constant" : tensor.name;
-  for (int i = 1; !symbols.insert(symbol).second; ++i)
-    symbol = tensor.name + "#" + std::to_string(i);
+  while (!symbols.try_emplace(symbol, 0).second)
+    symbol = tensor.name + "#" + std::to_string(++symbols[tensor.name.empty() ? "constant" : tensor.name]);
   {
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPoint(main);
@@ -208,7 +218,7 @@ Status ModuleBuilder::constantNode(const onnxfile::Node &node, Scope &scope) {
   return Status();
 }
 
-Status ModuleBuilder::node(const onnxfile::Node &node, const onnxfile::Graph &graph, Scope &scope) {
+Status ModuleBuilder::node(const onnxfile::Node &node, const onnxfile::Graph &graph, const OutputTypes &outputs, Scope &scope) {
   if (node.domain.empty() && node.op == "Constant") return constantNode(node, scope);
   LATHE_ASSIGN_OR_RETURN(const onnx::Operator *op, onnx::findOperator(node.domain, node.op, node.domain.empty() ? node.opset : std::max<int64_t>(1, node.opset)));
   std::string name = node.name.empty() && !node.outputs.empty() ? node.outputs[0] : node.name;
@@ -225,7 +235,7 @@ Status ModuleBuilder::node(const onnxfile::Node &node, const onnxfile::Graph &gr
   }
   SmallVector<Type> types;
   for (const std::string &output : node.outputs)
-    types.push_back(output.empty() ? Type(builder.getNoneType()) : typeOf(graph, output));
+    types.push_back(output.empty() ? Type(builder.getNoneType()) : typeOf(graph, outputs, output));
   while (!types.empty() && isa<NoneType>(types.back()) && types.size() > static_cast<size_t>(op->minOutputs))
     types.pop_back();
   SmallVector<NamedAttribute> attributes;
@@ -260,8 +270,11 @@ Status ModuleBuilder::body(const onnxfile::Graph &graph, Scope &scope) {
     LATHE_ASSIGN_OR_RETURN(Value value, tensor(initializer, NameLoc::get(builder.getStringAttr(initializer.name))));
     scope[initializer.name] = value;
   }
+  OutputTypes outputs;
+  for (const onnxfile::Value &output : graph.outputs)
+    outputs.try_emplace(output.name, &output);
   for (const onnxfile::Node &n : graph.nodes) {
-    Status status = node(n, graph, scope);
+    Status status = node(n, graph, outputs, scope);
     if (!status.ok())
       return std::move(status).at("node " + quoteName(n.name.empty() && !n.outputs.empty() ? n.outputs[0] : n.name) + " (" + n.domain + (n.domain.empty() ? "" : "::") +
                                   n.op + ", operator set " + std::to_string(n.opset) + ")");
@@ -272,7 +285,8 @@ Status ModuleBuilder::body(const onnxfile::Graph &graph, Scope &scope) {
 Status ModuleBuilder::subgraph(const onnxfile::Graph &graph, Region &region, const Scope &outer) {
   OpBuilder::InsertionGuard guard(builder);
   Block *block = builder.createBlock(&region);
-  Scope scope = outer;
+  Scope scope;
+  scope.outer = &outer;
   for (const onnxfile::Value &input : graph.inputs) {
     LATHE_ASSIGN_OR_RETURN(Type type, valueType(input, false));
     scope[input.name] = block->addArgument(type, NameLoc::get(builder.getStringAttr(input.name)));
@@ -351,7 +365,7 @@ Result<OwningOpRef<ModuleOp>> importONNX(MLIRContext &context, const std::string
     auto resolved = resolveInside(directory.empty() ? "." : directory.str(), name);
     if (!resolved.ok()) continue;
     LATHE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::open(*resolved));
-    if (file.fileSize() > (size_t(1) << 20)) continue;
+    if (file.fileSize() > (size_t(1) << 20)) return makeError(StatusCode::invalidArgument, "'%s': expected at most 1048576 bytes, found %zu", resolved->c_str(), size_t(file.fileSize()));
     StringRef text(reinterpret_cast<const char *>(file.bytes().data()), file.fileSize());
     (**module)->setAttr(attribute, StringAttr::get(&context, text));
     LATHE_RETURN_IF_ERROR(file.check());

@@ -361,4 +361,205 @@ TEST_F(ONNXTest, LongNamesOfCalls) {
   EXPECT_LT(after.ru_maxrss - before.ru_maxrss, 1 << 20) << "kilobytes";
 }
 
+/// Function |name| of domain "local"; its nodes are the caller's to add.
+::onnx::FunctionProto *addFunction(::onnx::ModelProto &model, const std::string &name, const char *input, const char *output) {
+  auto *function = model.add_functions();
+  function->set_domain("local");
+  function->set_name(name);
+  function->add_input(input);
+  function->add_output(output);
+  for (auto [domain, version] : {std::pair("", 18), std::pair("local", 1)}) {
+    auto *import = function->add_opset_import();
+    import->set_domain(domain);
+    import->set_version(version);
+  }
+  return function;
+}
+void addBranches(::onnx::NodeProto *node, const ::onnx::GraphProto &branch) {
+  for (const char *name : {"then_branch", "else_branch"}) {
+    auto *attribute = node->add_attribute();
+    attribute->set_name(name);
+    attribute->set_type(::onnx::AttributeProto::GRAPH);
+    *attribute->mutable_g() = branch;
+  }
+}
+
+// A node inside an If takes the attribute that the call of the function gives, or the function's default.
+TEST_F(ONNXTest, ReferencesInsideSubgraphs) {
+  auto *function = addFunction(model, "Chosen", "a", "b");
+  auto *given = function->add_node();
+  given->set_op_type("If");
+  given->add_input("a");
+  given->add_output("b");
+  ::onnx::GraphProto branch;
+  branch.set_name("branch");
+  auto *cast = addNode(&branch, "Cast", {"a"}, {"t"});
+  auto *reference = cast->add_attribute();
+  reference->set_name("to");
+  reference->set_ref_attr_name("kind");
+  reference->set_type(::onnx::AttributeProto::INT);
+  branch.add_output()->set_name("t");
+  addBranches(given, branch);
+  auto *call = addNode(graph, "Chosen", {"x"}, {"y"});
+  call->set_domain("local");
+  auto *kind = call->add_attribute();
+  kind->set_name("kind");
+  kind->set_type(::onnx::AttributeProto::INT);
+  kind->set_i(7);
+  auto result = read();
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  ASSERT_EQ(result->graph.nodes.size(), 1u);
+  for (const char *name : {"then_branch", "else_branch"}) {
+    const Attribute *body = result->graph.nodes[0].attribute(name);
+    ASSERT_TRUE(body && body->gs.size() == 1 && body->gs[0]->nodes.size() == 1);
+    const Node &inner = body->gs[0]->nodes[0];
+    ASSERT_TRUE(inner.attribute("to"));
+    EXPECT_EQ(inner.attribute("to")->i, 7);
+    EXPECT_EQ(inner.inputs[0], "x");
+    EXPECT_TRUE(inner.references.empty());
+  }
+  // In the graph itself there is no call to take it from.
+  auto *outside = addNode(graph, "Cast", {"x"}, {"z"})->add_attribute();
+  *outside = *reference;
+  expectError("node 'Cast_node' (Cast): attribute 'to' refers to a function's attribute outside a function");
+}
+
+// A branch with a tensor of 2 MB, in a function that 2^11 calls reach: each would be a copy.
+TEST_F(ONNXTest, SubgraphsAreCopiedWithAllThatTheyHold) {
+  for (int k = 0; k < 12; ++k) {
+    auto *function = addFunction(model, "F" + std::to_string(k), "c", "o0");
+    for (int i = 0; i < (k < 11 ? 2 : 1); ++i) {
+      auto *node = function->add_node();
+      node->add_input("c");
+      node->add_output("o" + std::to_string(i));
+      if (k < 11) {
+        node->set_op_type("F" + std::to_string(k + 1));
+        node->set_domain("local");
+        continue;
+      }
+      node->set_op_type("If");
+      ::onnx::GraphProto branch;
+      branch.set_name("branch");
+      auto *weight = branch.add_initializer();
+      weight->set_name("w");
+      weight->set_data_type(1);
+      weight->add_dims(1 << 19);
+      for (int n = 0; n < 1 << 19; ++n) // typed: raw bytes stay in the file
+        weight->add_float_data(1);
+      branch.add_output()->set_name("w");
+      addBranches(node, branch);
+    }
+  }
+  auto *import = model.add_opset_import();
+  import->set_domain("local");
+  import->set_version(1);
+  addNode(graph, "F0", {"x"}, {"y"})->set_domain("local");
+  rusage before{}, after{};
+  getrusage(RUSAGE_SELF, &before);
+  expectError("inlining makes more than 1048576 nodes, or names and attributes of more than 268435456 bytes");
+  getrusage(RUSAGE_SELF, &after);
+  EXPECT_LT(after.ru_maxrss - before.ru_maxrss, 1 << 20) << "kilobytes";
+}
+
+// The name of a call is part of a name that a branch uses 20,000 times.
+TEST_F(ONNXTest, LongNamesInsideSubgraphs) {
+  auto *function = addFunction(model, "Long", "a", "b");
+  auto *first = function->add_node();
+  first->set_op_type("Relu");
+  first->add_input("a");
+  first->add_output("t");
+  auto *node = function->add_node();
+  node->set_op_type("If");
+  node->add_input("a");
+  node->add_output("b");
+  ::onnx::GraphProto branch;
+  branch.set_name("branch");
+  auto *sum = branch.add_node();
+  sum->set_op_type("Sum");
+  sum->add_output("s");
+  for (int k = 0; k < 20000; ++k)
+    sum->add_input("t");
+  branch.add_output()->set_name("s");
+  addBranches(node, branch);
+  auto *import = model.add_opset_import();
+  import->set_domain("local");
+  import->set_version(1);
+  auto *call = addNode(graph, "Long", {"x"}, {"y"});
+  call->set_domain("local");
+  call->set_name(std::string(1 << 20, 'n'));
+  rusage before{}, after{};
+  getrusage(RUSAGE_SELF, &before);
+  expectError("inlining makes more than 1048576 nodes, or names and attributes of more than 268435456 bytes");
+  getrusage(RUSAGE_SELF, &after);
+  EXPECT_LT(after.ru_maxrss - before.ru_maxrss, 1 << 20) << "kilobytes";
+}
+
+// Names of 20,000 nodes are visible in 40,000 branches: a copy for each of them would take minutes.
+TEST_F(ONNXTest, BranchesSeeTheNamesAround) {
+  ::onnx::GraphProto branch;
+  branch.set_name("branch");
+  addNode(&branch, "Relu", {"x"}, {"t"});
+  branch.add_output()->set_name("t");
+  for (int k = 0; k < 20000; ++k) {
+    auto *node = graph->add_node();
+    node->set_op_type("If");
+    node->add_input("x");
+    node->add_output(k ? "o" + std::to_string(k) : "y");
+    addBranches(node, branch);
+  }
+  auto result = read();
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  EXPECT_EQ(result->graph.nodes.size(), 20000u);
+  // What one branch defines another does not see; what lies around both does.
+  auto *last = graph->mutable_node(19999)->mutable_attribute(1)->mutable_g()->mutable_node(0);
+  last->set_input(0, "o3");
+  EXPECT_TRUE(read().ok());
+  last->set_input(0, "u");
+  graph->mutable_node(19998)->mutable_attribute(0)->mutable_g()->mutable_node(0)->set_output(0, "u");
+  graph->mutable_node(19998)->mutable_attribute(0)->mutable_g()->mutable_output(0)->set_name("u");
+  expectError("input 'u' has no definition");
+}
+
+// The function's names inside its branches, but for those that a branch defines itself.
+TEST_F(ONNXTest, BranchesHideNamesOfTheirFunction) {
+  auto *function = addFunction(model, "Hides", "a", "b");
+  auto *first = function->add_node();
+  first->set_op_type("Relu");
+  first->add_input("a");
+  first->add_output("t");
+  auto *node = function->add_node();
+  node->set_op_type("If");
+  node->add_input("a");
+  node->add_output("b");
+  ::onnx::GraphProto inner, outer;
+  inner.set_name("inner");
+  addNode(&inner, "Add", {"t", "v"}, {"w"});
+  inner.add_output()->set_name("w");
+  outer.set_name("outer");
+  addNode(&outer, "Add", {"t", "a"}, {"v"});
+  addBranches(addNode(&outer, "If", {"v"}, {"r"}), inner);
+  outer.add_output()->set_name("r");
+  addBranches(node, outer);
+  // In the other branch "t" is its own.
+  *node->mutable_attribute(1)->mutable_g()->mutable_node(0)->mutable_output(0) = "t";
+  *node->mutable_attribute(1)->mutable_g()->mutable_node(0)->mutable_input(0) = "a";
+  node->mutable_attribute(1)->mutable_g()->mutable_node(1)->set_input(0, "t");
+  for (int k : {0, 1})
+    node->mutable_attribute(1)->mutable_g()->mutable_node(1)->mutable_attribute(k)->mutable_g()->mutable_node(0)->set_input(1, "t");
+  auto *import = model.add_opset_import();
+  import->set_domain("local");
+  import->set_version(1);
+  addNode(graph, "Hides", {"x"}, {"y"})->set_domain("local");
+  auto result = read();
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  ASSERT_EQ(result->graph.nodes.size(), 2u);
+  const std::string &moved = result->graph.nodes[0].outputs[0];
+  EXPECT_NE(moved, "t");
+  const Graph &left = *result->graph.nodes[1].attribute("then_branch")->gs[0], &right = *result->graph.nodes[1].attribute("else_branch")->gs[0];
+  EXPECT_EQ(left.nodes[0].inputs, (std::vector<std::string>{moved, "x"}));
+  EXPECT_EQ(left.nodes[1].attribute("then_branch")->gs[0]->nodes[0].inputs, (std::vector<std::string>{moved, "v"}));
+  EXPECT_EQ(right.nodes[0].inputs, (std::vector<std::string>{"x", "x"}));
+  EXPECT_EQ(right.nodes[1].attribute("then_branch")->gs[0]->nodes[0].inputs, (std::vector<std::string>{"t", "t"}));
+}
+
 } // namespace

@@ -103,4 +103,11 @@ std::string layoutText(const Layout &layout) {
   return out + "]";
 }
 
+std::string shapeText(ArrayRef<int64_t> shape) {
+  std::string out = "[";
+  for (auto [k, size] : llvm::enumerate(shape.take_front(16)))
+    out += (k ? ", " : "") + std::to_string(size);
+  return out + (shape.size() > 16 ? ", ...]" : "]");
+}
+
 } // namespace lathe::raise

@@ -31,5 +31,7 @@ Layout rescaled(const Layout &layout, int64_t old, int64_t next);
 /// True when |axis| is features 0 .. n - 1 in order.
 bool isInner(const Axis &axis, int64_t n);
 std::string layoutText(const Layout &layout);
+/// Numbers in brackets, the first sixteen of them.
+std::string shapeText(llvm::ArrayRef<int64_t> shape);
 
 } // namespace lathe::raise

@@ -32,6 +32,7 @@ public:
   /// The step's module, or null with why() and at().
   OwningOpRef<ModuleOp> run();
   std::string why;
+  std::string damaged; ///< what is wrong with a file beside the model
   Operation *at = nullptr;
   std::optional<Location> where; ///< instead of at()
   std::vector<std::string> remarks;
@@ -351,13 +352,17 @@ void Raiser::readHints() {
     if (config.ok()) hint = *std::move(config);
     else remarks.push_back("config.json beside the model is not used: " + config.status().message());
   }
-  if (auto json = parsed("onnx.genai_config"))
-    if (auto model = json->find("model"); model != json->end() && model->is_object())
-      if (auto length = model->find("context_length"); length != model->end() && length->is_number_integer())
-        contextLength = std::clamp<int64_t>(length->get<int64_t>(), 0, int64_t(1) << 28);
-  nlohmann::json::json_pointer headSize("/model/decoder/head_size");
-  if (auto json = parsed("onnx.genai_config"); json && json->contains(headSize)) // a missing part of a path ends the program otherwise
-    if (const auto &size = (*json)[headSize]; size.is_number_integer()) genaiHeadSize = size.get<int64_t>();
+  auto genai = parsed("onnx.genai_config");
+  auto number = [&](const char *path) -> int64_t {
+    nlohmann::json::json_pointer pointer(path);
+    if (!genai || !genai->contains(pointer)) return 0; // a missing part of a path ends the program otherwise
+    const auto &value = (*genai)[pointer];
+    if (value.is_number_integer()) return std::clamp<int64_t>(value.is_number_unsigned() ? std::min<uint64_t>(value.get<uint64_t>(), INT64_MAX) : value.get<int64_t>(), 0, int64_t(1) << 28);
+    damaged = "genai_config.json beside the model: '" + std::string(path + 1) + "': expected an integer, found " + value.type_name();
+    return 0;
+  };
+  contextLength = number("/model/context_length");
+  genaiHeadSize = number("/model/decoder/head_size");
 }
 
 static bool within(double a, double b) { return std::fabs(a - b) <= 4 * 6e-8 * std::fabs(b); }
@@ -625,6 +630,7 @@ OwningOpRef<ModuleOp> Raiser::run() {
     return nullptr;
   }
   readHints();
+  if (!damaged.empty()) return nullptr;
   auto choices = assignments();
   std::string firstWhy = why;
   Operation *firstAt = nullptr;
@@ -676,6 +682,10 @@ struct ONNXRaisePass : lathe::impl::ONNXRaisePassBase<ONNXRaisePass> {
     if (remarks)
       for (const std::string &text : raiser.remarks)
         emitRemark(main.getLoc()) << text;
+    if (!raiser.damaged.empty()) {
+      emitError(main.getLoc()) << raiser.damaged;
+      return signalPassFailure();
+    }
     if (!step) {
       Location loc = raiser.at ? raiser.at->getLoc() : raiser.where ? *raiser.where : main.getLoc();
       std::string node;

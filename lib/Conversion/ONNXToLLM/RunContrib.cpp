@@ -326,13 +326,6 @@ static bool hasScales(const Abstract &x) {
   return type.isF32() || type.isF16() || type.isBF16();
 }
 
-static std::string shapeText(ArrayRef<int64_t> shape) {
-  std::string out = "[";
-  for (auto [k, size] : llvm::enumerate(shape))
-    out += (k ? ", " : "") + std::to_string(size);
-  return out + "]";
-}
-
 /// DequantizeLinear of a stored matrix: a weight by its codes.
 bool GraphRun::dequantized(NodeOp op, In in, Out out) {
   if (op.getOpType() != "DequantizeLinear" || in[0]->is != Abstract::weight || in[0]->of.bits || in[0]->of.qdq || in[0]->swapped || in[0]->shape.size() != 2) return false;

@@ -7,6 +7,14 @@ using namespace mlir;
 
 namespace lathe::raise {
 
+static std::string axisText(int64_t axis, int64_t rank, int64_t last) {
+  return "expected an axis from " + std::to_string(-rank) + " to " + std::to_string(last) + ", found " + std::to_string(axis);
+}
+
+static std::string targetText(ArrayRef<int64_t> from, const Known &target) {
+  return "expected a shape of the " + std::to_string(elementsOf(from)) + " elements of " + shapeText(from) + ", found " + shapeText(target.i);
+}
+
 /// What depends on shapes alone.
 bool GraphRun::shapes(NodeOp op, In in, Out out) {
   if (!op.getDomain().empty()) return false;
@@ -137,7 +145,7 @@ bool GraphRun::movement(NodeOp op, In in, Out out) {
       // Only what gives the same matrix again is followed.
       if (name == "Reshape") {
         auto shape = reshapedShape(op, x.shape, *in[1]->known);
-        if (failed(shape)) return refuse("the target shape does not fit");
+        if (failed(shape)) return refuse(targetText(x.shape, *in[1]->known));
         out[0] = x;
         out[0].shape = *shape;
         return true;
@@ -225,14 +233,13 @@ bool GraphRun::movement(NodeOp op, In in, Out out) {
   if (name == "Reshape" || name == "Flatten") {
     Shape shape;
     if (name == "Flatten") {
-      int64_t axis = op.getInt("axis", 1);
-      if (axis < 0) axis += rank;
-      if (axis < 0 || axis > rank) return refuse("the axis is out of range");
+      int64_t given = op.getInt("axis", 1), axis = given < 0 ? given + rank : given;
+      if (axis < 0 || axis > rank) return refuse(axisText(given, rank, rank));
       shape = {elementsOf(ArrayRef(x.shape).take_front(axis)), elementsOf(ArrayRef(x.shape).drop_front(axis))};
     } else {
       if (!given(1)) return refuse("the target shape depends on the tokens");
       auto target = reshapedShape(op, x.shape, *in[1]->known);
-      if (failed(target)) return refuse("the target shape does not fit");
+      if (failed(target)) return refuse(targetText(x.shape, *in[1]->known));
       shape = *target;
     }
     auto layout = reshaped(x.layout, shape);
@@ -245,14 +252,15 @@ bool GraphRun::movement(NodeOp op, In in, Out out) {
     if (order.empty())
       for (int64_t k = rank; k-- > 0;)
         order.push_back(k);
+    auto misfit = [&]() { return refuse("expected a permutation of " + Twine(rank) + " axes, found " + shapeText(order)); };
     Layout layout;
     SmallVector<bool> taken(rank, false);
     for (int64_t axis : order) {
-      if (axis < 0 || axis >= rank || taken[axis]) return refuse("the permutation does not fit");
+      if (axis < 0 || axis >= rank || taken[axis]) return misfit();
       taken[axis] = true;
       layout.push_back(x.layout[axis]);
     }
-    if (static_cast<int64_t>(layout.size()) != rank) return refuse("the permutation does not fit");
+    if (static_cast<int64_t>(layout.size()) != rank) return misfit();
     out[0] = term(x.id, layout, x.type);
     return true;
   }
@@ -264,7 +272,7 @@ bool GraphRun::movement(NodeOp op, In in, Out out) {
     SmallVector<bool> marked(all, false);
     for (int64_t axis : axes) {
       auto at = axisOf(axis, all);
-      if (failed(at)) return refuse("an axis is out of range");
+      if (failed(at)) return refuse(axisText(axis, all, all - 1));
       marked[*at] = true;
     }
     Layout layout;
@@ -286,14 +294,14 @@ bool GraphRun::movement(NodeOp op, In in, Out out) {
     if (!given(1)) return refuse("the target shape depends on the tokens");
     Shape wanted(in[1]->known->i.begin(), in[1]->known->i.end());
     if (name == "Tile") {
-      if (wanted.size() != x.shape.size()) return refuse("the repeats do not fit");
+      if (wanted.size() != x.shape.size()) return refuse("expected repeats of " + Twine(rank) + " axes, found " + Twine(wanted.size()));
       for (size_t k = 0; k < wanted.size(); ++k) {
         if (wanted[k] != 1 && x.shape[k] != 1) return refuse("repeats an axis of more than one element");
         wanted[k] *= x.shape[k];
       }
     }
     auto shape = broadcast(x.shape, wanted);
-    if (failed(shape)) return refuse("the target shape does not fit");
+    if (failed(shape)) return refuse("expected a shape that " + shapeText(x.shape) + " broadcasts with, found " + shapeText(wanted));
     Layout layout = padded(x.layout, shape->size());
     for (size_t k = 0; k < shape->size(); ++k)
       if (sizeOf(layout[k]) != (*shape)[k]) layout[k] = {{Dim::copies, (*shape)[k]}};
@@ -304,7 +312,9 @@ bool GraphRun::movement(NodeOp op, In in, Out out) {
     for (unsigned k = 1; k < in.size(); ++k)
       if (!needs(k)) return refuse("bounds depend on the tokens");
     auto ranges = sliceRanges(op, x.shape, numbers);
-    if (failed(ranges)) return refuse("starts, ends, axes and steps do not fit");
+    if (failed(ranges))
+      return refuse("expected as many starts, ends, axes below " + Twine(rank) + " and steps other than 0, found " + shapeText(integersOf(op, numbers, 1, "starts")) + ", " +
+                    shapeText(integersOf(op, numbers, 2, "ends")) + ", " + shapeText(integersOf(op, numbers, 3, "axes")) + " and " + shapeText(integersOf(op, numbers, 4, "")));
     Abstract current = x;
     SmallVector<bool> cut(rank, false);
     for (const SliceRange &range : *ranges) {
@@ -340,9 +350,11 @@ bool GraphRun::movement(NodeOp op, In in, Out out) {
   }
   if (name == "Split") {
     auto axis = axisOf(op.getInt("axis", 0), rank);
-    if (failed(axis) || !needs(1)) return refuse("the axis is out of range");
+    if (failed(axis)) return refuse(axisText(op.getInt("axis", 0), rank, rank - 1));
+    if (!needs(1)) return refuse("the sizes of the parts depend on the tokens");
     auto parts = splitSizes(op, x.shape[*axis], numbers);
-    if (failed(parts)) return refuse("the sizes of the parts do not fit");
+    if (failed(parts))
+      return refuse("expected " + Twine(op.getOutputs().size()) + " parts of " + Twine(x.shape[*axis]) + " together, found " + shapeText(integersOf(op, numbers, 1, "split")));
     int64_t begin = 0;
     for (auto [k, size] : llvm::enumerate(*parts)) {
       if (!sliceAxis(x, *axis, begin, begin + size, out[k])) return true;
@@ -352,10 +364,10 @@ bool GraphRun::movement(NodeOp op, In in, Out out) {
   }
   if (name == "Gather" && in[1]->known && in[1]->known->elements() == 1) {
     auto axis = axisOf(op.getInt("axis", 0), rank);
-    if (failed(axis) || in[1]->known->isFloat()) return refuse("the axis is out of range");
-    int64_t at = in[1]->known->i[0];
-    if (at < 0) at += x.shape[*axis];
-    if (at < 0 || at >= x.shape[*axis]) return refuse("an index is out of range");
+    if (failed(axis)) return refuse(axisText(op.getInt("axis", 0), rank, rank - 1));
+    if (in[1]->known->isFloat()) return refuse("expected an index of integers, found " + onnx::dataTypeName(in[1]->known->type));
+    int64_t given = in[1]->known->i[0], size = x.shape[*axis], at = given < 0 ? given + size : given;
+    if (at < 0 || at >= size) return refuse("expected an index from " + Twine(-size) + " to " + Twine(size - 1) + ", found " + Twine(given));
     Abstract part;
     if (!sliceAxis(x, *axis, at, at + 1, part)) return true;
     Layout layout = part.layout;
@@ -395,7 +407,7 @@ bool GraphRun::joins(NodeOp op, In in, Out out) {
     const Abstract &x = **llvm::find_if(in, [](const Abstract *x) { return x->is == Abstract::term; });
     auto rank = static_cast<int64_t>(x.shape.size());
     auto axis = axisOf(op.getInt("axis", 0), rank);
-    if (failed(axis)) return refuse("the axis is out of range");
+    if (failed(axis)) return refuse(axisText(op.getInt("axis", 0), rank, rank - 1));
     // A cache starts as an empty tensor.
     SmallVector<Abstract *> parts;
     for (Abstract *part : in)

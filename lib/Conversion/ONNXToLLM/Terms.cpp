@@ -181,7 +181,7 @@ TermId Terms::mulWeight(TermId x, const Weight &w) {
 TermId Terms::addWeight(TermId x, const Weight &w) {
   if (isLast(x)) return lastRow(addWeight(terms[x].in[0], w));
   Term term = terms[x];
-  if (((term.kind == Kind::linear && w.rows == term.width) || term.kind == Kind::layerNorm) && !term.bias && !w.plusOne) {
+  if (((term.kind == Kind::linear && w.rows == term.width) || (term.kind == Kind::layerNorm && w.rows == term.group)) && !term.bias && !w.plusOne) {
     term.bias = w;
     return make(term);
   }

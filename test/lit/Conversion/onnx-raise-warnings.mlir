@@ -183,7 +183,7 @@ onnx.param @e : tensor<4x4xf32> = dense<1.0> : tensor<4x4xf32>
 func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}) -> tensor<*xf32> {
   %e = onnx.weight @e : tensor<4x4xf32>
   %x = onnx.op "Gather"(%e, %ids) {version = 13 : i64} : (tensor<4x4xf32>, tensor<?x?xi64>) -> tensor<*xf32>
-  // expected-warning@+1 {{the graph is not raised to llm ops: Flatten: the axis is out of range}}
+  // expected-warning@+1 {{the graph is not raised to llm ops: Flatten: expected an axis from -3 to 3, found 7}}
   %0 = onnx.op "Flatten"(%x) {version = 13 : i64, attrs = {axis = 7 : i64}} : (tensor<*xf32>) -> tensor<*xf32>
   return %0 : tensor<*xf32>
 }
@@ -194,7 +194,7 @@ onnx.param @e : tensor<4x4xf32> = dense<1.0> : tensor<4x4xf32>
 func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}) -> tensor<*xf32> {
   %e = onnx.weight @e : tensor<4x4xf32>
   %x = onnx.op "Gather"(%e, %ids) {version = 13 : i64} : (tensor<4x4xf32>, tensor<?x?xi64>) -> tensor<*xf32>
-  // expected-warning@+1 {{the graph is not raised to llm ops: Transpose: the permutation does not fit}}
+  // expected-warning@+1 {{the graph is not raised to llm ops: Transpose: expected a permutation of 3 axes, found [0, 0, 2]}}
   %0 = onnx.op "Transpose"(%x) {version = 13 : i64, attrs = {perm = array<i64: 0, 0, 2>}} : (tensor<*xf32>) -> tensor<*xf32>
   return %0 : tensor<*xf32>
 }
@@ -266,4 +266,147 @@ func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}) -> tensor<*xf32
   %c = onnx.constant dense<1.0> : tensor<3x2xf32>
   %r = onnx.op "RotaryEmbedding"(%x, %p, %c, %c) {domain = "com.microsoft", version = 1 : i64} : (tensor<1x0x2x4xf32>, tensor<1x2xi64>, tensor<3x2xf32>, tensor<3x2xf32>) -> tensor<*xf32>
   return %r : tensor<*xf32>
+}
+
+// -----
+
+onnx.param @e : tensor<4x4xf32> = dense<1.0> : tensor<4x4xf32>
+func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}) -> tensor<*xf32> {
+  %e = onnx.weight @e : tensor<4x4xf32>
+  %x = onnx.op "Gather"(%e, %ids) {version = 13 : i64} : (tensor<4x4xf32>, tensor<?x?xi64>) -> tensor<*xf32>
+  %c0 = onnx.constant dense<9> : tensor<1xi64>
+  // expected-warning@+1 {{the graph is not raised to llm ops: Unsqueeze: expected an axis from -4 to 3, found 9}}
+  %0 = onnx.op "Unsqueeze"(%x, %c0) {version = 13 : i64} : (tensor<*xf32>, tensor<1xi64>) -> tensor<*xf32>
+  return %0 : tensor<*xf32>
+}
+
+// -----
+
+onnx.param @e : tensor<4x4xf32> = dense<1.0> : tensor<4x4xf32>
+func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}) -> tensor<*xf32> {
+  %e = onnx.weight @e : tensor<4x4xf32>
+  %x = onnx.op "Gather"(%e, %ids) {version = 13 : i64} : (tensor<4x4xf32>, tensor<?x?xi64>) -> tensor<*xf32>
+  %c0 = onnx.constant dense<[0, 3]> : tensor<2xi64>
+  // expected-warning@+1 {{the graph is not raised to llm ops: Reshape: expected a shape of the 56 elements of [2, 7, 4], found [0, 3]}}
+  %0 = onnx.op "Reshape"(%x, %c0) {version = 14 : i64} : (tensor<*xf32>, tensor<2xi64>) -> tensor<*xf32>
+  return %0 : tensor<*xf32>
+}
+
+// -----
+
+onnx.param @e : tensor<4x4xf32> = dense<1.0> : tensor<4x4xf32>
+func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}) -> tensor<*xf32> {
+  %e = onnx.weight @e : tensor<4x4xf32>
+  %x = onnx.op "Gather"(%e, %ids) {version = 13 : i64} : (tensor<4x4xf32>, tensor<?x?xi64>) -> tensor<*xf32>
+  %c0 = onnx.constant dense<[3, 7, 4]> : tensor<3xi64>
+  // expected-warning@+1 {{the graph is not raised to llm ops: Expand: expected a shape that [2, 7, 4] broadcasts with, found [3, 7, 4]}}
+  %0 = onnx.op "Expand"(%x, %c0) {version = 13 : i64} : (tensor<*xf32>, tensor<3xi64>) -> tensor<*xf32>
+  return %0 : tensor<*xf32>
+}
+
+// -----
+
+onnx.param @e : tensor<4x4xf32> = dense<1.0> : tensor<4x4xf32>
+func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}) -> tensor<*xf32> {
+  %e = onnx.weight @e : tensor<4x4xf32>
+  %x = onnx.op "Gather"(%e, %ids) {version = 13 : i64} : (tensor<4x4xf32>, tensor<?x?xi64>) -> tensor<*xf32>
+  %c0 = onnx.constant dense<[1, 1]> : tensor<2xi64>
+  // expected-warning@+1 {{the graph is not raised to llm ops: Tile: expected repeats of 3 axes, found 2}}
+  %0 = onnx.op "Tile"(%x, %c0) {version = 13 : i64} : (tensor<*xf32>, tensor<2xi64>) -> tensor<*xf32>
+  return %0 : tensor<*xf32>
+}
+
+// -----
+
+onnx.param @e : tensor<4x4xf32> = dense<1.0> : tensor<4x4xf32>
+func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}) -> tensor<*xf32> {
+  %e = onnx.weight @e : tensor<4x4xf32>
+  %x = onnx.op "Gather"(%e, %ids) {version = 13 : i64} : (tensor<4x4xf32>, tensor<?x?xi64>) -> tensor<*xf32>
+  %c0 = onnx.constant dense<[0, 1]> : tensor<2xi64>
+  %c1 = onnx.constant dense<2> : tensor<1xi64>
+  %c2 = onnx.constant dense<[5, 0]> : tensor<2xi64>
+  // expected-warning@+1 {{the graph is not raised to llm ops: Slice: expected as many starts, ends, axes below 3 and steps other than 0, found [0, 1], [2], [5, 0] and []}}
+  %0 = onnx.op "Slice"(%x, %c0, %c1, %c2) {version = 13 : i64} : (tensor<*xf32>, tensor<2xi64>, tensor<1xi64>, tensor<2xi64>) -> tensor<*xf32>
+  return %0 : tensor<*xf32>
+}
+
+// -----
+
+onnx.param @e : tensor<4x4xf32> = dense<1.0> : tensor<4x4xf32>
+func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}) -> tensor<*xf32> {
+  %e = onnx.weight @e : tensor<4x4xf32>
+  %x = onnx.op "Gather"(%e, %ids) {version = 13 : i64} : (tensor<4x4xf32>, tensor<?x?xi64>) -> tensor<*xf32>
+  %c0 = onnx.constant dense<[1, 2]> : tensor<2xi64>
+  // expected-warning@+1 {{the graph is not raised to llm ops: Split: expected 2 parts of 4 together, found [1, 2]}}
+  %0:2 = onnx.op "Split"(%x, %c0) {version = 18 : i64, attrs = {axis = 2 : i64}} : (tensor<*xf32>, tensor<2xi64>) -> (tensor<*xf32>, tensor<*xf32>)
+  return %0#0 : tensor<*xf32>
+}
+
+// -----
+
+onnx.param @e : tensor<4x4xf32> = dense<1.0> : tensor<4x4xf32>
+func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}) -> tensor<*xf32> {
+  %e = onnx.weight @e : tensor<4x4xf32>
+  %x = onnx.op "Gather"(%e, %ids) {version = 13 : i64} : (tensor<4x4xf32>, tensor<?x?xi64>) -> tensor<*xf32>
+  %c0 = onnx.constant dense<[1, 3]> : tensor<2xi64>
+  // expected-warning@+1 {{the graph is not raised to llm ops: Split: expected an axis from -3 to 2, found 3}}
+  %0:2 = onnx.op "Split"(%x, %c0) {version = 18 : i64, attrs = {axis = 3 : i64}} : (tensor<*xf32>, tensor<2xi64>) -> (tensor<*xf32>, tensor<*xf32>)
+  return %0#0 : tensor<*xf32>
+}
+
+// -----
+
+onnx.param @e : tensor<4x4xf32> = dense<1.0> : tensor<4x4xf32>
+func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}) -> tensor<*xf32> {
+  %e = onnx.weight @e : tensor<4x4xf32>
+  %x = onnx.op "Gather"(%e, %ids) {version = 13 : i64} : (tensor<4x4xf32>, tensor<?x?xi64>) -> tensor<*xf32>
+  %c0 = onnx.constant dense<-5> : tensor<i64>
+  // expected-warning@+1 {{the graph is not raised to llm ops: Gather: expected an index from -4 to 3, found -5}}
+  %0 = onnx.op "Gather"(%x, %c0) {version = 13 : i64, attrs = {axis = 2 : i64}} : (tensor<*xf32>, tensor<i64>) -> tensor<*xf32>
+  return %0 : tensor<*xf32>
+}
+
+// -----
+
+onnx.param @e : tensor<4x4xf32> = dense<1.0> : tensor<4x4xf32>
+func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}) -> tensor<*xf32> {
+  %e = onnx.weight @e : tensor<4x4xf32>
+  %x = onnx.op "Gather"(%e, %ids) {version = 13 : i64} : (tensor<4x4xf32>, tensor<?x?xi64>) -> tensor<*xf32>
+  %c0 = onnx.constant dense<0> : tensor<i64>
+  // expected-warning@+1 {{the graph is not raised to llm ops: Gather: expected an axis from -3 to 2, found -4}}
+  %0 = onnx.op "Gather"(%x, %c0) {version = 13 : i64, attrs = {axis = -4 : i64}} : (tensor<*xf32>, tensor<i64>) -> tensor<*xf32>
+  return %0 : tensor<*xf32>
+}
+
+// -----
+
+onnx.param @e : tensor<4x4xf32> = dense<1.0> : tensor<4x4xf32>
+func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}) -> tensor<*xf32> {
+  %e = onnx.weight @e : tensor<4x4xf32>
+  %x = onnx.op "Gather"(%e, %ids) {version = 13 : i64} : (tensor<4x4xf32>, tensor<?x?xi64>) -> tensor<*xf32>
+  %c0 = onnx.constant dense<[1.0, 2.0, 3.0]> : tensor<3xf32>
+  // expected-warning@+1 {{the graph is not raised to llm ops: Add: expected shapes that broadcast, found [2, 7, 4] and [3]}}
+  %0 = onnx.op "Add"(%x, %c0) {version = 14 : i64} : (tensor<*xf32>, tensor<3xf32>) -> tensor<*xf32>
+  return %0 : tensor<*xf32>
+}
+
+// -----
+
+// Settings beside the model are of their kind, or an error.
+// expected-error@+2 {{genai_config.json beside the model: 'model/context_length': expected an integer, found string}}
+module attributes {onnx.genai_config = "{\"model\": {\"context_length\": \"long\"}}"} {
+func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}) -> tensor<*xi64> {
+  %0 = onnx.op "Identity"(%ids) {version = 14 : i64} : (tensor<?x?xi64>) -> tensor<*xi64>
+  return %0 : tensor<*xi64>
+}
+}
+
+// -----
+
+// expected-error@+2 {{genai_config.json beside the model: 'model/decoder/head_size': expected an integer, found number}}
+module attributes {onnx.genai_config = "{\"model\": {\"decoder\": {\"head_size\": 6.5}}}"} {
+func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}) -> tensor<*xi64> {
+  %0 = onnx.op "Identity"(%ids) {version = 14 : i64} : (tensor<?x?xi64>) -> tensor<*xi64>
+  return %0 : tensor<*xi64>
+}
 }

@@ -222,6 +222,9 @@ class Graph:
         b = self.weight(f'{name}.bias'.replace('.', '_').replace('-', '_'), size, scale=0.1)
         if way == 'layer' and self.broken('norm-bias'):
             return self.op('LayerNormalization', x, w, axis=-1, epsilon=1e-5)
+        if way == 'layer' and self.broken('half-bias'):
+            y = self.op('Reshape', self.op('LayerNormalization', x, w, axis=-1, epsilon=1e-5), self.constant([0, 0, 2, size // 2]))
+            return self.op('Reshape', self.op('Add', y, self.weight(f'{name}.half'.replace('.', '_').replace('-', '_'), size // 2)), self.constant([0, 0, size]))
         if way == 'layer':
             return self.op('LayerNormalization', x, w, b, axis=-1, epsilon=1e-5)
         centred = self.op('Sub', x, self.op('ReduceMean', x, self.constant([-1])))
@@ -347,6 +350,10 @@ class Graph:
             tables = [self.op('Slice', t, self.constant([0]), self.constant([SIZE // 4]), self.constant([1])) for t in self.tables()]
             rows = self.op('RotaryEmbedding', rows, *tables, 'POSITIONS', num_heads=2 * count)
             return self.heads(rows, count)
+        if way == 'short-rows':  # for four tokens
+            rows = [(name, turn) for name, turn in (('short_cosines', math.cos), ('short_sines', math.sin))]
+            tables = [self.weight(name, 1, 4, SIZE // 2, values=[turn(p * f) for p in range(4) for f in self.frequencies()]) for name, turn in rows]
+            return self.op('RotaryEmbedding', x, *tables)
         if way == 'sub-heads':  # the front half of each head as two heads of their own
             front, rest = self.op('Split', x, results=2, axis=-1, num_outputs=2)
             size = SIZE // 4
@@ -636,7 +643,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--norm', default='op', choices=['chain', 'chain-div', 'power', 'op', 'simplified', 'layer', 'layer-chain'])
     parser.add_argument('--skip', action='store_true')
-    parser.add_argument('--rope', default='op', choices=['none', 'chain', 'halves', 'op', 'contrib', 'pairs-op', 'pairs-contrib', 'pairs-chain', 'pairs-turned', 'pairs-part', 'half-heads', 'sub-heads'])
+    parser.add_argument('--rope', default='op', choices=['none', 'chain', 'halves', 'op', 'contrib', 'pairs-op', 'pairs-contrib', 'pairs-chain', 'pairs-turned', 'pairs-part', 'half-heads', 'sub-heads', 'short-rows'])
     parser.add_argument('--stretch', type=float, default=1.0, help='factor of cosines and sines')
     parser.add_argument('--detune', type=float, default=0.0, help='how far frequencies are from the formula')
     parser.add_argument('--base', type=float, default=10000.0, help='of the frequencies')

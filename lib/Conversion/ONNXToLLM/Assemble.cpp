@@ -155,7 +155,7 @@ bool Assembler::attention(TermId id, TermId residual, Layer &layer) {
   layer.shape.attentionScale = t.number;
   layer.shape.window = std::max<int64_t>(0, t.a);
   layer.softcap = t.number2;
-  if (terms.width(context) != t.b * t.group) return fail("values of another size than the keys");
+  if (terms.width(context) != t.b * t.group || value.width != key.width) return fail("values of another size than the keys");
   layer.keys = t.in[1];
   layer.values = t.in[2];
   TermId q = -1, k = -1, inputs[3];

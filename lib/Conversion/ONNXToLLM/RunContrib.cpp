@@ -363,6 +363,10 @@ bool GraphRun::dequantized(NodeOp op, In in, Out out) {
   };
   if (!isFloatType(scales.type) || scales.type == DataType::float64 || !part(scales, w.scales, w.scaleNumbers)) return refuse("scales that are not stored floats");
   if (zeros && (zeros->type != codes.type || !part(*zeros, w.zeros, w.zeroNumbers))) return refuse("zero points that are not stored in the type of the codes");
+  // What the operator gives has the type of its scales, or the one that is asked for.
+  auto type = static_cast<DataType>(op.getInt("output_dtype", 0));
+  if (type == DataType::undefined) type = scales.type;
+  if (!keepsValues(DataType::float32, type)) return refuse("rounds a weight to " + onnx::dataTypeName(type) + ", which is not the type of the graph's weights");
   double middle = codes.type == DataType::uint8 ? 128 : codes.type == DataType::uint4 ? 8 : 0;
   if (!zeros) w.zeroNumbers = {0};
   // Zero points that all stand in the middle of the codes are what a storage type without them means.
@@ -377,7 +381,7 @@ bool GraphRun::dequantized(NodeOp op, In in, Out out) {
     }
   }
   out[0].is = Abstract::weight;
-  out[0].type = scales.type;
+  out[0].type = type;
   out[0].shape = shape;
   out[0].of = w;
   // A table that is no linear's weight (of cosines, say) is looked into: small ones are numbers too, as stored floats are.

@@ -29,6 +29,7 @@ class Graph:
         self.random = random.Random(5)
         self.params, self.lines, self.types, self.known = [], [], {}, {}
         self.kv = 1 if options.attention in ('gqa', 'chain') else HEADS
+        self.kv_values = HEADS if self.broken('value-heads') else self.kv
         self.data = bytearray()
 
     # Text.
@@ -110,12 +111,17 @@ class Graph:
             s = self.op('DequantizeLinear', codes, self.number(1 / (1 << 15)))
         elif 'wide-scales' in rest:
             s = self.op('Cast', self.stored(f'{name}_scales', f'tensor<{form}f64>', b''.join(struct.pack('<d', x) for x in scales)), to=FLOAT)
+        elif self.broken('half-scales'):
+            s = self.stored(f'{name}_scales', f'tensor<{form}f16>', b''.join(struct.pack('<e', x) for x in scales))
         else:
             s = self.stored(f'{name}_scales', f'tensor<{form}f32>', b''.join(struct.pack('<f', x) for x in scales))
         inputs = [w, s]
         if 'zero' in rest or low == 0:
             inputs.append(self.constant(zeros[0], element) if scalar else self.stored(f'{name}_zeros', f'tensor<{form}{element}>', pack(zeros)))
-        y = self.op('DequantizeLinear', *inputs, axis=axis if blocked else 1 - axis, **({'block_size': (1 << 63) - 1 if 'large' in rest else 32} if blocked else {}))
+        half = dict(version=23, output_dtype=FLOAT16) if self.broken('half-output') else {}
+        y = self.op('DequantizeLinear', *inputs, **half, axis=axis if blocked else 1 - axis, **({'block_size': (1 << 63) - 1 if 'large' in rest else 32} if blocked else {}))
+        if self.broken('half-output') or self.broken('half-scales'):
+            y = self.op('Cast', y, to=FLOAT)
         return self.op('Transpose', y, perm=[1, 0]) if swapped else y
 
     def nbits(self, name, rows, columns):
@@ -449,7 +455,7 @@ class Graph:
         if self.broken('axis-twice', i):
             x = self.op('Slice', x, *map(self.constant, ([1, 1], [9, 17], [2, 2], [1, 1])))
         other = self.op('Neg', x)
-        q, k, v = (self.linear(other if self.broken(f'rows-{p}', i) else x, f'{n}.{p}', HIDDEN, w, bias) for p, w in (('q', wide), ('k', narrow), ('v', self.kv * value)))
+        q, k, v = (self.linear(other if self.broken(f'rows-{p}', i) else x, f'{n}.{p}', HIDDEN, w, bias) for p, w in (('q', wide), ('k', narrow), ('v', self.kv_values * value)))
         past = [f'%past{i}k', f'%past{i}v']
         scale = self.o.scale / math.sqrt(SIZE)
         if way == 'fused':
@@ -484,7 +490,7 @@ class Graph:
             padding = self.op('Cast', self.op('Sub', 'MASK', self.constant(1)), to=INT32) if self.broken('padding', i) else self.none()
             y, pk, pv = self.contrib('MultiHeadAttention', q, k, v, b, padding, added, *past, results=3, num_heads=HEADS, scale=scale)
         else:
-            q, k, v = (self.heads(t, c, s) for t, c, s in ((q, HEADS, SIZE), (k, self.kv, SIZE), (v, self.kv, value)))
+            q, k, v = (self.heads(t, c, s) for t, c, s in ((q, HEADS, SIZE), (k, self.kv, SIZE), (v, self.kv_values, value)))
             if self.broken('half-norms', i):
                 halves = self.constant([0, 0, 0, 2, SIZE // 2])
                 q = self.op('Reshape', self.norm(self.op('Reshape', q, halves), f'{n}.qnorm', SIZE // 2), self.constant([0, 0, 0, SIZE]))
@@ -513,6 +519,7 @@ class Graph:
                     shape = self.op('Concat', self.constant([1, self.kv, HEADS // self.kv]), total, self.constant([SIZE]), axis=0)
                     flat = self.op('Concat', self.constant([-1, HEADS]), total, self.constant([SIZE]), axis=0)
                     kk, vv = (self.op('Reshape', self.op('Expand', self.op('Unsqueeze', t, self.constant([2])), shape), flat) for t in (pk, pv))
+                    vv = pv if self.broken('value-heads') else vv
                 s = self.op('Mul', self.op('MatMul', q, self.op('Transpose', kk, perm=[0, 1, 3, 2])), self.number(scale))
                 if self.broken('mask-cap', i):
                     s = self.op('Where', self.mask(), s, self.number(-3e38))
@@ -586,7 +593,7 @@ class Graph:
         for i in range(LAYERS if self.o.attention == 'fused' else 0):
             arguments.append((f'%past{i}', f'tensor<2x?x{HEADS}x?x{SIZE}x{self.element}>', f'past_{i}'))
         for i in range(0 if self.o.attention == 'fused' else LAYERS):
-            arguments += [(f'%past{i}{c}', f'tensor<?x{self.kv}x?x{SIZE // 2 if c == "v" and self.broken("values") else SIZE}x{self.element}>', f'past_key_values.{i}.{c}') for c in 'kv']
+            arguments += [(f'%past{i}{c}', f'tensor<?x{self.kv if c == "k" else self.kv_values}x?x{SIZE // 2 if c == "v" and self.broken("values") else SIZE}x{self.element}>', f'past_key_values.{i}.{c}') for c in 'kv']
         self.types.update({a[0]: a[1] for a in arguments} | {n: a[1] for n, a in names.items()})
         if self.o.nbits:
             (codes, *rest), attributes = self.nbits('embedding', VOCABULARY, HIDDEN)

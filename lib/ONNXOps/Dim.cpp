@@ -40,17 +40,29 @@ Dim DimMath::mul(Dim x, Dim y) const {
   return apply(*this, x, y, [](int64_t a, int64_t c) { return int64_t(uint64_t(a) * uint64_t(c)); },
                [&](Value a, Value c) { return arith::MulIOp::create(*builder, *loc, a, c); });
 }
-Dim DimMath::floorDiv(Dim x, Dim y) const {
+/// A division that cannot trap: numbers and values give 0 for a divisor of 0, and -x (which wraps) for one of -1.
+template <typename Op, typename Fold>
+static Dim divide(const DimMath &m, OpBuilder *builder, std::optional<Location> loc, Dim x, Dim y, Fold fold) {
   if (y.is(1)) return x;
   if (y.is(0)) return Dim(0);
-  return apply(*this, x, y, [](int64_t a, int64_t c) { return llvm::divideFloorSigned(a, c); },
-               [&](Value a, Value c) { return arith::FloorDivSIOp::create(*builder, *loc, a, c); });
+  if (y.is(-1)) return m.sub(0, x);
+  return apply(m, x, y, fold, [&](Value a, Value c) -> Value {
+    if (y.known) return Op::create(*builder, *loc, a, c);
+    auto equals = [&](int64_t n) -> Value { return arith::CmpIOp::create(*builder, *loc, arith::CmpIPredicate::eq, c, m.value(n)); };
+    Value zero = equals(0), minus = equals(-1);
+    Value traps = arith::OrIOp::create(*builder, *loc, zero, minus);
+    Value safe = arith::SelectOp::create(*builder, *loc, traps, m.value(1), c);
+    Value quotient = Op::create(*builder, *loc, a, safe);
+    Value negated = arith::SubIOp::create(*builder, *loc, m.value(0), a);
+    Value signedQuotient = arith::SelectOp::create(*builder, *loc, minus, negated, quotient);
+    return arith::SelectOp::create(*builder, *loc, zero, m.value(0), signedQuotient);
+  });
+}
+Dim DimMath::floorDiv(Dim x, Dim y) const {
+  return divide<arith::FloorDivSIOp>(*this, builder, loc, x, y, [](int64_t a, int64_t c) { return llvm::divideFloorSigned(a, c); });
 }
 Dim DimMath::ceilDiv(Dim x, Dim y) const {
-  if (y.is(1)) return x;
-  if (y.is(0)) return Dim(0);
-  return apply(*this, x, y, [](int64_t a, int64_t c) { return llvm::divideCeilSigned(a, c); },
-               [&](Value a, Value c) { return arith::CeilDivSIOp::create(*builder, *loc, a, c); });
+  return divide<arith::CeilDivSIOp>(*this, builder, loc, x, y, [](int64_t a, int64_t c) { return llvm::divideCeilSigned(a, c); });
 }
 Dim DimMath::min(Dim x, Dim y) const {
   return apply(*this, x, y, [](int64_t a, int64_t c) { return std::min(a, c); },

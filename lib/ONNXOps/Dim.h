@@ -24,7 +24,7 @@ struct Dim {
 };
 using Dims = llvm::SmallVector<Dim>;
 
-/// Arithmetic on Dims, folding what is known. Division rounds towards negative infinity.
+/// Arithmetic on Dims, folding what is known. A division by 0 gives 0; floorDiv rounds towards negative infinity, ceilDiv towards positive.
 class DimMath {
 public:
   DimMath() = default;

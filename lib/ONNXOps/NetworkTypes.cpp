@@ -72,7 +72,7 @@ static FailureOr<AttentionSpec> attentionPast(TypeContext &c, AttentionSpec s) {
   bool contrib = c.node.domain == "com.microsoft", gqa = c.node.op == "GroupQueryAttention";
   unsigned pastKey = gqa ? 3 : contrib ? 6 : 4;
   s.past = 0;
-  if (c.has(pastKey) != c.has(pastKey + 1)) return c.node.error("past key and past value together", "one of them");
+  if (c.has(pastKey) != c.has(pastKey + 1)) return c.node.error("past key and past value together", c.describe(pastKey) + " and " + c.describe(pastKey + 1));
   if (c.has(pastKey)) {
     if (c.rank(pastKey) != 4 || c.rank(pastKey + 1) != 4) return c.node.error("past keys and values as [batch, heads, sequence, size]", c.describe(pastKey) + " and " + c.describe(pastKey + 1));
     ArrayRef<Dim> k = c.shape(pastKey), v = c.shape(pastKey + 1);
@@ -99,10 +99,7 @@ LogicalResult normalizes(TypeContext &c, int64_t &axis) {
   if (failed(a)) return failure();
   axis = *a;
   for (unsigned i = 1; i < std::min<size_t>(c.operands.size(), 3); ++i) {
-    if (!c.has(i)) continue;
-    auto shape = c.broadcast({0u, i});
-    if (failed(shape)) return failure();
-    if (shape->size() != c.shape(0).size()) return c.node.error("input " + Twine(i) + " to broadcast to input 0", c.describe(i) + " and " + c.describe(0));
+    if (c.has(i) && failed(broadcastsToFirst(c, i))) return failure();
   }
   return success();
 }
@@ -143,7 +140,7 @@ LogicalResult skipNorm(TypeContext &c) {
   return success();
 }
 LogicalResult biased(TypeContext &c) { // BiasGelu, FastGelu
-  if (c.has(1) && failed(c.broadcast({0u, 1u}))) return failure();
+  if (c.has(1) && failed(broadcastsToFirst(c, 1))) return failure();
   return same(c);
 }
 LogicalResult swiglu(TypeContext &c) {
@@ -157,7 +154,7 @@ LogicalResult rotary(TypeContext &c) {
   bool contrib = c.node.domain == "com.microsoft";
   unsigned cos = contrib ? 2 : 1, positions = contrib ? 1 : 3;
   if (c.rank(0) != 3 && c.rank(0) != 4) return c.node.error("an input of rank 3 or 4", c.describe(0));
-  if (contrib && (c.node.real("scale", 1) != 1 || c.node.integer("is_packed_batching", 0))) return c.node.error("neither a 'scale' nor 'is_packed_batching'", "one of them");
+  if (contrib && (c.node.real("scale", 1) != 1 || c.node.integer("is_packed_batching", 0))) return c.node.error("neither a 'scale' nor 'is_packed_batching'", std::to_string(c.node.real("scale", 1)) + " and " + std::to_string(c.node.integer("is_packed_batching", 0)));
   Dim size = c.shape(0).back();
   int64_t heads = c.node.integer("num_heads", 0), rotated = c.node.integer("rotary_embedding_dim", 0);
   if (c.rank(0) == 3) {
@@ -176,10 +173,21 @@ LogicalResult rotary(TypeContext &c) {
   if (c.rank(cos) != cacheRank || c.rank(cos + 1) != cacheRank) return c.node.error("cos and sin caches of rank " + Twine(cacheRank), c.describe(cos) + " and " + c.describe(cos + 1));
   for (unsigned i : {cos, cos + 1})
     if (failed(c.require(c.d.equal(c.d.mul(c.shape(i).back(), 2), width), "caches of half the rotated dimensions", c.describe(i)))) return failure();
-  for (int64_t k = 0; k + 1 < cacheRank; ++k)
-    if (failed(c.require(c.d.equal(c.shape(cos)[k], c.shape(cos + 1)[k]), "as many sines as cosines", c.describe(cos) + " and " + c.describe(cos + 1)))) return failure();
-  if (c.has(positions) && c.rank(positions) == 1 && failed(c.require(c.d.equal(c.shape(positions)[0], 1), "one position or a matrix of them", c.describe(positions)))) return failure();
-  if (c.has(positions) && c.rank(positions) != 2 && !(contrib && c.rank(positions) == 1)) return c.node.error("position ids of rank 2", c.describe(positions));
+  if (failed(c.require(c.d.equal(c.shape(cos)[0], c.shape(cos + 1)[0]), "as many rows of sines as of cosines", c.describe(cos + 1) + " and " + c.describe(cos)))) return failure();
+  Dim batch = c.shape(0)[0], tokens = c.shape(0)[c.rank(0) == 3 ? 1 : 2];
+  if (!c.has(positions)) { // a row for each token
+    for (unsigned i : {cos, cos + 1})
+      if (failed(c.require(c.d.both(c.d.equal(c.shape(i)[0], batch), c.d.equal(c.shape(i)[1], tokens)), "caches of [batch, sequence, ..]", c.describe(i) + " for " + c.describe(0)))) return failure();
+    return same(c);
+  }
+  if (contrib && c.rank(positions) == 1) { // the first token's
+    if (failed(oneElement(c, positions, "a first position"))) return failure();
+  } else if (c.rank(positions) != 2) {
+    return c.node.error("position ids of rank 2", c.describe(positions));
+  } else {
+    Dim rows = c.d.either(c.d.equal(c.shape(positions)[0], 1), c.d.equal(c.shape(positions)[0], batch));
+    if (failed(c.require(c.d.both(rows, c.d.equal(c.shape(positions)[1], tokens)), "position ids of [batch, sequence]", c.describe(positions) + " for " + c.describe(0)))) return failure();
+  }
   return same(c);
 }
 
@@ -194,12 +202,13 @@ LogicalResult attention(TypeContext &c) {
       Dim n = c.shape(3)[k];
       int64_t at = 4 - c.rank(3) + k;
       // The last dimension may be shorter: the rest is masked.
-      Dim ok = at == 3 ? d.less(n, d.add(s->total, 1)) : d.either(d.equal(n, 1), d.equal(n, extents[at]));
+      Dim ok = at == 3 ? d.both(d.less(0, n), d.less(n, d.add(s->total, 1))) : d.either(d.equal(n, 1), d.equal(n, extents[at]));
       if (failed(c.require(ok, "a mask that broadcasts to [batch, heads, queries, keys]", c.describe(3)))) return failure();
     }
     if (isInt(c.element(3))) return c.node.error("a mask of bool or of the query's type", c.describe(3));
   }
-  if (c.has(6) && (c.rank(6) != 1 || failed(c.require(d.equal(c.shape(6)[0], s->batch), "one 'nonpad_kv_seqlen' a batch entry", c.describe(6))))) return failure();
+  if (c.has(6) && c.rank(6) != 1) return c.node.error("'nonpad_kv_seqlen' of rank 1", c.describe(6));
+  if (c.has(6) && failed(c.require(d.equal(c.shape(6)[0], s->batch), "one 'nonpad_kv_seqlen' a batch entry", c.describe(6)))) return failure();
   Dims out = s->query3d ? Dims{s->batch, s->queries, d.mul(s->heads, s->valueSize)} : Dims{s->batch, s->heads, s->queries, s->valueSize};
   c.result(c.element(0), out);
   c.result(c.element(1), {s->batch, s->kvHeads, s->total, s->headSize});
@@ -213,23 +222,38 @@ LogicalResult contribAttention(TypeContext &c) {
   auto s = attentionSpec(c);
   if (failed(s)) return failure();
   bool gqa = c.node.op == "GroupQueryAttention";
+  const DimMath &d = c.d;
   Dim present = s->total;
   if (gqa) {
     if (c.has(7) != c.has(8) || (c.node.integer("do_rotary", 0) && !c.has(7))) return c.node.error("cos_cache and sin_cache for 'do_rotary'", c.describe(7) + " and " + c.describe(8));
     if (!c.has(5)) return c.node.error("seqlens_k", "nothing");
+    if (c.rank(5) != 1 && c.rank(5) != 2) return c.node.error("seqlens_k as [batch] or [batch, 1]", c.describe(5));
+    if (failed(c.require(d.both(d.equal(c.shape(5)[0], s->batch), d.equal(c.shape(5).back(), c.rank(5) == 2 ? Dim(1) : s->batch)), "one of seqlens_k a batch entry", c.describe(5)))) return failure();
+    if (c.node.integer("do_rotary", 0)) {
+      if (c.rank(7) != 2 || c.rank(8) != 2) return c.node.error("cos_cache and sin_cache of rank 2", c.describe(7) + " and " + c.describe(8));
+      if (failed(c.require(d.less(d.mul(c.shape(7)[1], 2), d.add(s->headSize, 1)), "a cos_cache of at most half a head", c.describe(7))) ||
+          failed(c.require(d.both(d.equal(c.shape(7)[0], c.shape(8)[0]), d.equal(c.shape(7)[1], c.shape(8)[1])), "a sin_cache of cos_cache's shape", c.describe(8) + " and " + c.describe(7))))
+        return failure();
+    }
     if (c.node.integer("smooth_softmax", -1) > 0) return c.node.error("no 'smooth_softmax'", "1");
     if (!c.node.integer("causal", 1)) return c.node.error("'causal' of 1", "0");
-    if (c.node.integer("sliding_window_cache", 0) || c.node.integer("qk_output", 0)) return c.node.error("neither 'sliding_window_cache' nor 'qk_output'", "one of them");
+    if (c.node.integer("sliding_window_cache", 0) || c.node.integer("qk_output", 0)) return c.node.error("neither 'sliding_window_cache' nor 'qk_output'", Twine(c.node.integer("sliding_window_cache", 0)) + " and " + Twine(c.node.integer("qk_output", 0)));
     if (c.node.string("k_quant_type", "NONE") != "NONE" || c.node.string("v_quant_type", "NONE") != "NONE" || c.node.integer("kv_cache_bit_width", 0) || c.has(12) || c.has(13))
       return c.node.error("a cache that is not quantized", "'k_quant_type', 'v_quant_type', 'kv_cache_bit_width' or scales");
-    if (c.has(14) != c.has(15)) return c.node.error("q_norm_weight and k_norm_weight together", "one of them");
+    if (c.has(14) != c.has(15)) return c.node.error("q_norm_weight and k_norm_weight together", c.describe(14) + " and " + c.describe(15));
     for (unsigned i : {14u, 15u})
       if (c.has(i) && (c.rank(i) != 1 || failed(c.require(c.d.equal(c.shape(i)[0], s->headSize), "a weight for each element of a head", c.describe(i)))))
         return c.rank(i) == 1 ? failure() : c.node.error("q_norm_weight and k_norm_weight of rank 1", c.describe(i));
-    if (failed(c.ints(6, "total_sequence_length"))) return failure();
+    if (failed(c.ints(6, "total_sequence_length")) || failed(oneElement(c, 6, "total_sequence_length"))) return failure();
     // The buffer of the present is as long as the past's if that holds all tokens, as the operator's text says.
     Dim total = c.ints(6, "total_sequence_length")->front();
-    present = c.d.max(s->past, total);
+    present = d.max(s->past, total);
+    if (c.has(10)) { // what is beyond its last dimension is masked
+      if (c.rank(10) != 4) return c.node.error("an attention_bias of rank 4", c.describe(10));
+      Dim last = c.shape(10)[3];
+      if (failed(oneOrExtent(c, 10, {s->batch, Dim(s->heads), s->queries, last}, "an attention_bias"))) return failure();
+      if (failed(c.require(d.either(d.equal(last, 1), d.both(d.less(0, last), d.less(d.sub(total, 1), last))), "an attention_bias for all keys", c.describe(10)))) return failure();
+    }
   } else {
     for (unsigned i : {8u, 9u})
       if (c.has(i)) return c.node.error("no " + Twine(i == 8 ? "past_sequence_length" : "cache_indirection"), c.describe(i));
@@ -237,6 +261,7 @@ LogicalResult contribAttention(TypeContext &c) {
     Dim wide = c.d.mul(s->headSize, s->heads), all = c.d.add(c.d.mul(wide, 2), c.d.mul(s->valueSize, s->heads));
     if (c.has(3) && (c.rank(3) != 1 || failed(c.require(c.d.equal(c.shape(3)[0], all), "a bias for each feature of query, key and value", c.describe(3)))))
       return c.rank(3) == 1 ? failure() : c.node.error("a bias of rank 1", c.describe(3));
+    if (c.has(5) && failed(oneOrExtent(c, 5, {s->batch, Dim(s->heads), s->queries, s->total}, "an attention_bias"))) return failure();
   }
   c.result(c.element(0), {s->batch, s->queries, c.d.mul(s->heads, s->valueSize)});
   c.result(c.element(s->packed ? 0 : 1), {s->batch, s->kvHeads, present, s->headSize});
@@ -251,7 +276,7 @@ FailureOr<SelfAttentionSpec> selfAttentionSpec(TypeContext &c) {
   SelfAttentionSpec s;
   s.heads = c.node.integer("num_heads", 0);
   if (s.heads < 1) return c.node.error("'num_heads' of 1 and above", Twine(s.heads));
-  if (c.node.has("qkv_hidden_sizes") || c.node.integer("do_rotary", 0)) return c.node.error("neither 'qkv_hidden_sizes' nor 'do_rotary'", "one of them");
+  if (c.node.has("qkv_hidden_sizes") || c.node.integer("do_rotary", 0)) return c.node.error("neither 'qkv_hidden_sizes' nor 'do_rotary'", c.node.has("qkv_hidden_sizes") ? "'qkv_hidden_sizes'" : "'do_rotary'");
   if (c.has(6)) return c.node.error("no past_sequence_length", c.describe(6));
   if (c.rank(0) != 3 || c.rank(1) != 2) return c.node.error("rows [batch, sequence, hidden] and weights [hidden, 3 * features]", c.describe(0) + " and " + c.describe(1));
   s.batch = c.shape(0)[0], s.queries = c.shape(0)[1], s.hidden = c.shape(0)[2];
@@ -274,7 +299,7 @@ FailureOr<SelfAttentionSpec> selfAttentionSpec(TypeContext &c) {
     if (c.rank(3) != 2) return c.node.error("a mask of [batch, total]", c.describe(3));
     if (failed(c.require(d.both(d.equal(c.shape(3)[0], s.batch), d.equal(c.shape(3)[1], s.total)), "a mask of [batch, total]", c.describe(3)))) return failure();
   }
-  if (c.has(5) && c.rank(5) != 4) return c.node.error("an attention_bias of rank 4", c.describe(5));
+  if (c.has(5) && failed(oneOrExtent(c, 5, {s.batch, Dim(s.heads), s.queries, s.total}, "an attention_bias"))) return failure();
   return s;
 }
 
@@ -343,7 +368,7 @@ LogicalResult dropout(TypeContext &c) {
     auto training = c.elements(2);
     if (!training || training->size() != 1 || !(*training)[0].is(0)) {
       c.unsupported = true;
-      return c.node.error("training_mode that is absent or a constant false", "another");
+      return c.node.error("training_mode that is absent or a constant false", training && training->size() == 1 && (*training)[0].known ? "true" : c.describe(2));
     }
   }
   c.result(c.element(0), c.shape(0));
@@ -356,7 +381,10 @@ LogicalResult matMulNBits(TypeContext &c) {
   if (k <= 0 || n <= 0 || (bits != 2 && bits != 4 && bits != 8) || block < 16 || (block & (block - 1)))
     return c.node.error("'K' and 'N' of 1 or more, 'bits' of 2, 4 or 8 and a 'block_size' that is a power of two from 16", Twine(k) + ", " + Twine(n) + ", " + Twine(bits) + " and " + Twine(block));
   if (c.node.integer("weight_prepacked", 0)) return c.node.error("weights that are not 'weight_prepacked'", Twine(c.node.integer("weight_prepacked", 0)));
-  int64_t blocks = (k + block - 1) / block;
+  // The sizes that follow from them are numbers of 64 bits.
+  constexpr int64_t most = int64_t(1) << 48;
+  int64_t blocks = k > most || block > most ? most : (k + block - 1) / block;
+  if (blocks > most / block || n > most / (blocks * block)) return c.node.error("'K', 'N' and 'block_size' of a matrix of at most 2^48 elements", Twine(k) + ", " + Twine(n) + " and " + Twine(block));
   auto elements = [&](unsigned i, int64_t wanted, const Twine &what) {
     return c.require(c.d.equal(c.d.product(c.shape(i)), wanted), what + " of " + Twine(wanted) + " elements", c.describe(i));
   };
@@ -388,6 +416,13 @@ LogicalResult gatherBlockQuantized(TypeContext &c) {
   if (c.rank(2) != rank) return c.node.error("scales of the data's rank", c.describe(2));
   for (int64_t k = 0; k < rank; ++k)
     if (failed(c.require(c.d.equal(c.shape(2)[k], k == *quantize ? c.d.ceilDiv(whole[k], block) : whole[k]), "a scale for each block of " + Twine(block), c.describe(2) + " for " + c.describe(0)))) return failure();
+  if (c.has(3)) { // packed as the data is
+    if (c.element(3) != c.element(0) || c.rank(3) != rank) return c.node.error("zero points of the data's type and rank", c.describe(3) + " for " + c.describe(0));
+    for (int64_t k = 0; k < rank; ++k) {
+      Dim n = k == rank - 1 ? c.d.ceilDiv(c.shape(2)[k], each) : c.shape(2)[k];
+      if (failed(c.require(c.d.equal(c.shape(3)[k], n), "a zero point for each scale", c.describe(3) + " for " + c.describe(2)))) return failure();
+    }
+  }
   Dims shape(whole.begin(), whole.begin() + *gather);
   shape.append(c.shape(1).begin(), c.shape(1).end());
   shape.append(whole.begin() + *gather + 1, whole.end());

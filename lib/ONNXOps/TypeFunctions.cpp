@@ -5,6 +5,42 @@
 
 namespace lathe::ops {
 using namespace mlir;
+
+std::string text(Dim n) { return n.known ? std::to_string(*n.known) : "a number of the run"; }
+
+LogicalResult oneElement(TypeContext &c, unsigned i, const Twine &what) { return c.require(c.d.equal(c.d.product(c.shape(i)), 1), what + " of one element", c.describe(i)); }
+
+LogicalResult distinctAxes(TypeContext &c, ArrayRef<Dim> axes, int64_t rank) {
+  if (int64_t(axes.size()) > rank) return c.node.error("at most " + Twine(rank) + " axes", Twine(axes.size()));
+  SmallVector<Dim> before;
+  for (Dim a : axes) {
+    if (failed(c.require(c.d.both(c.d.less(-rank - 1, a), c.d.less(a, rank)), "axes of " + Twine(-rank) + " .. " + Twine(rank - 1), text(a)))) return failure();
+    Dim place = c.d.wrap(a, rank);
+    for (Dim other : before)
+      if (failed(c.require(c.d.negate(c.d.equal(other, place)), "axes that differ", text(a) + " twice"))) return failure();
+    before.push_back(place);
+  }
+  return success();
+}
+
+LogicalResult oneOrExtent(TypeContext &c, unsigned i, ArrayRef<Dim> extents, const Twine &what) {
+  std::string expected = what.str() + " that broadcasts to ";
+  for (auto [k, n] : llvm::enumerate(extents))
+    expected += (k ? "," : "[") + (n.known ? std::to_string(*n.known) : std::string("?"));
+  expected += "]";
+  if (c.rank(i) != int64_t(extents.size())) return c.node.error(expected, c.describe(i));
+  for (auto [n, extent] : llvm::zip(c.shape(i), extents))
+    if (failed(c.require(c.d.either(c.d.equal(n, 1), c.d.equal(n, extent)), expected, c.describe(i)))) return failure();
+  return success();
+}
+
+LogicalResult broadcastsToFirst(TypeContext &c, unsigned i) {
+  auto shape = c.broadcast({0u, i});
+  if (failed(shape)) return failure();
+  if (shape->size() != c.shape(0).size()) return c.node.error("input " + Twine(i) + " to broadcast to input 0", c.describe(i) + " and " + c.describe(0));
+  return success();
+}
+
 namespace {
 
 Type i64(TypeContext &c) { return IntegerType::get(c.node.loc.getContext(), 64); }
@@ -13,6 +49,11 @@ Type i1(TypeContext &c) { return IntegerType::get(c.node.loc.getContext(), 1); }
 LogicalResult same(TypeContext &c) {
   c.result(c.element(0), c.shape(0));
   return success();
+}
+LogicalResult clip(TypeContext &c) {
+  for (unsigned i : {1u, 2u})
+    if (c.has(i) && failed(oneElement(c, i, "a bound"))) return failure();
+  return same(c);
 }
 LogicalResult sameShapeBool(TypeContext &c) {
   c.result(i1(c), c.shape(0));
@@ -34,11 +75,8 @@ LogicalResult where(TypeContext &c) { return broadcasting(c, c.element(1)); }
 
 /// Input 1 must be broadcastable to input 0.
 LogicalResult oneWay(TypeContext &c) {
-  auto shape = c.broadcast({0u, 1u});
-  if (failed(shape)) return failure();
-  if (shape->size() != c.shape(0).size()) return c.node.error("input 1 to broadcast to input 0", c.describe(1) + " and " + c.describe(0));
-  c.result(c.element(0), c.shape(0));
-  return success();
+  if (failed(broadcastsToFirst(c, 1))) return failure();
+  return same(c);
 }
 
 LogicalResult cast(TypeContext &c) {
@@ -69,10 +107,7 @@ LogicalResult reduce(TypeContext &c) {
   if (failed(axes)) return failure();
   int64_t rank = c.rank(0);
   bool keep = c.node.integer("keepdims", 1);
-  for (Dim a : *axes)
-    if (failed(c.require(c.d.both(c.d.less(-rank - 1, a), c.d.less(a, rank)), "axes of " + Twine(-rank) + " .. " + Twine(rank - 1),
-                         a.known ? std::to_string(*a.known) : "another")))
-      return failure();
+  if (failed(distinctAxes(c, *axes, rank))) return failure();
   if (axes->empty()) {
     if (c.node.integer("noop_with_empty_axes", 0)) return same(c);
     c.result(c.element(0), keep ? Dims(rank, Dim(1)) : Dims());
@@ -83,9 +118,7 @@ LogicalResult reduce(TypeContext &c) {
     for (auto [n, flag] : llvm::zip(c.shape(0), flags))
       shape.push_back(c.d.select(flag, 1, n));
   } else {
-    int64_t left = rank - int64_t(axes->size());
-    if (left < 0) return c.node.error("at most " + Twine(rank) + " axes", Twine(axes->size()));
-    shape = withoutFlagged(c.d, c.shape(0), flags, left);
+    shape = withoutFlagged(c.d, c.shape(0), flags, rank - int64_t(axes->size()));
   }
   c.result(c.element(0), shape);
   return success();
@@ -95,6 +128,7 @@ LogicalResult argReduce(TypeContext &c) {
   auto axis = c.axis(c.rank(0), 0);
   if (failed(axis)) return failure();
   Dims shape = c.shape(0);
+  if (failed(c.require(c.d.less(0, shape[*axis]), "one element or more along axis " + Twine(*axis), c.describe(0)))) return failure();
   if (c.node.integer("keepdims", 1)) shape[*axis] = 1;
   else shape.erase(shape.begin() + *axis);
   c.result(i64(c), shape);
@@ -111,7 +145,7 @@ LogicalResult cumulative(TypeContext &c) {
   int64_t rank = c.rank(0);
   if (axis->size() != 1) return c.node.error("one axis", Twine(axis->size()));
   Dim a = (*axis)[0];
-  if (failed(c.require(c.d.both(c.d.less(-rank - 1, a), c.d.less(a, rank)), "an axis of " + Twine(-rank) + " .. " + Twine(rank - 1), a.known ? std::to_string(*a.known) : "another")))
+  if (failed(c.require(c.d.both(c.d.less(-rank - 1, a), c.d.less(a, rank)), "an axis of " + Twine(-rank) + " .. " + Twine(rank - 1), text(a))))
     return failure();
   return same(c);
 }
@@ -140,7 +174,17 @@ LogicalResult matmulOf(TypeContext &c, unsigned ia, unsigned ib, Type element) {
   return success();
 }
 LogicalResult matmul(TypeContext &c) { return matmulOf(c, 0, 1, c.element(0)); }
-LogicalResult matmulInteger(TypeContext &c) { return matmulOf(c, 0, 1, IntegerType::get(c.node.loc.getContext(), 32)); }
+LogicalResult matmulInteger(TypeContext &c) {
+  if (failed(matmulOf(c, 0, 1, IntegerType::get(c.node.loc.getContext(), 32)))) return failure();
+  // Zero points: one, one a row of A, one a column of B.
+  for (unsigned i : {0u, 1u}) {
+    if (!c.has(i + 2)) continue;
+    Dim many = c.rank(i) < 2 ? Dim(1) : i ? c.shape(1).back() : c.shape(0)[c.rank(0) - 2];
+    if (c.rank(i + 2) > 1) return c.node.error("zero points of rank 0 or 1", c.describe(i + 2));
+    if (c.rank(i + 2) == 1 && failed(oneOrExtent(c, i + 2, many, i ? "a zero point for each column" : "a zero point for each row"))) return failure();
+  }
+  return success();
+}
 
 LogicalResult gemm(TypeContext &c) {
   if (c.rank(0) != 2 || c.rank(1) != 2) return c.node.error("two matrices", c.describe(0) + " and " + c.describe(1));
@@ -187,21 +231,24 @@ LogicalResult reshape(TypeContext &c) {
   if (failed(wanted)) return failure();
   const DimMath &d = c.d;
   bool zeros = c.node.integer("allowzero", 0);
-  Dims shape;
+  // -1 takes what is left. A dimension that a 0 copies is on both sides: it may be 0 itself.
+  Dims shape, given(c.shape(0));
+  Dim others(1), inferred(0);
   for (auto [i, n] : llvm::enumerate(*wanted)) {
-    Dim copied = zeros || int64_t(i) >= c.rank(0) ? n : d.select(d.equal(n, 0), c.shape(0)[i], n);
-    shape.push_back(copied);
-  }
-  // -1 takes what is left.
-  Dim all = d.product(c.shape(0)), others(1), inferred(0);
-  for (Dim n : shape) {
-    Dim rest = d.equal(n, -1);
-    others = d.mul(others, d.select(rest, 1, n));
+    if (failed(c.require(d.less(-2, n), "dimensions of -1 and above", text(n)))) return failure();
+    Dim rest = d.equal(n, -1), copies = zeros || int64_t(i) >= c.rank(0) ? Dim(0) : d.equal(n, 0);
+    others = d.mul(others, d.select(d.either(rest, copies), 1, n));
     inferred = d.add(inferred, rest);
-    if (failed(c.require(d.less(-2, n), "dimensions of -1 and above", n.known ? std::to_string(*n.known) : "another"))) return failure();
+    if (copies.is(0)) {
+      shape.push_back(n);
+      continue;
+    }
+    shape.push_back(d.select(copies, c.shape(0)[i], n));
+    given[i] = d.select(copies, 1, given[i]);
   }
-  if (failed(c.require(d.less(inferred, 2), "at most one -1 in the shape", "more"))) return failure();
-  Dim left = d.floorDiv(all, others);
+  if (failed(c.require(d.less(inferred, 2), "at most one -1 in the shape", text(inferred)))) return failure();
+  if (failed(c.require(d.either(d.less(inferred, 1), d.negate(d.equal(others, 0))), "no 0 beside -1 in the shape", "one"))) return failure();
+  Dim all = d.product(c.shape(0)), left = d.floorDiv(d.product(given), others);
   for (Dim &n : shape)
     n = d.select(d.equal(n, -1), left, n);
   std::string found;
@@ -225,6 +272,7 @@ LogicalResult squeeze(TypeContext &c) {
   Dims flags, shape;
   int64_t left;
   if (given) {
+    if (failed(distinctAxes(c, *axes, c.rank(0)))) return failure();
     flags = axisFlags(c.d, *axes, c.rank(0));
     left = c.rank(0) - int64_t(axes->size());
     for (auto [n, flag] : llvm::zip(c.shape(0), flags))
@@ -237,7 +285,6 @@ LogicalResult squeeze(TypeContext &c) {
       left += !n.is(1);
     }
   }
-  if (left < 0) return c.node.error("at most " + Twine(c.rank(0)) + " axes", Twine(axes->size()));
   c.result(c.element(0), withoutFlagged(c.d, c.shape(0), flags, left));
   return success();
 }
@@ -245,9 +292,7 @@ LogicalResult unsqueeze(TypeContext &c) {
   auto axes = c.list("axes", 1);
   if (failed(axes)) return failure();
   int64_t rank = c.rank(0) + int64_t(axes->size());
-  for (Dim a : *axes)
-    if (failed(c.require(c.d.both(c.d.less(-rank - 1, a), c.d.less(a, rank)), "axes of " + Twine(-rank) + " .. " + Twine(rank - 1), a.known ? std::to_string(*a.known) : "another")))
-      return failure();
+  if (failed(distinctAxes(c, *axes, rank))) return failure();
   c.result(c.element(0), insertFlagged(c.d, c.shape(0), axisFlags(c.d, *axes, rank), 1));
   return success();
 }
@@ -270,6 +315,8 @@ LogicalResult transpose(TypeContext &c) {
 LogicalResult expand(TypeContext &c) {
   auto wanted = c.ints(1, "shape");
   if (failed(wanted)) return failure();
+  for (Dim n : *wanted)
+    if (failed(c.require(c.d.less(-1, n), "dimensions of 0 and above", text(n)))) return failure();
   TypeContext::Operand kept = c.operands[1];
   c.operands[1] = {c.element(0), *wanted}; // broadcast with a tensor of that shape
   auto shape = c.broadcast({0u, 1u});
@@ -283,8 +330,10 @@ LogicalResult tile(TypeContext &c) {
   if (failed(repeats)) return failure();
   if (int64_t(repeats->size()) != c.rank(0)) return c.node.error(Twine(c.rank(0)) + " repeats", Twine(repeats->size()));
   Dims shape;
-  for (auto [n, r] : llvm::zip(c.shape(0), *repeats))
+  for (auto [n, r] : llvm::zip(c.shape(0), *repeats)) {
+    if (failed(c.require(c.d.less(-1, r), "repeats of 0 and above", text(r)))) return failure();
     shape.push_back(c.d.mul(n, r));
+  }
   c.result(c.element(0), shape);
   return success();
 }
@@ -321,6 +370,7 @@ LogicalResult split(TypeContext &c) {
   for (unsigned i = 0; i < c.wanted; ++i) {
     Dims shape = c.shape(0);
     shape[*axis] = given ? (*sizes)[i] : c.d.max(c.d.min(part, c.d.sub(extent, all)), 0);
+    if (given && failed(c.require(c.d.both(c.d.less(-1, shape[*axis]), c.d.less(shape[*axis], c.d.add(extent, 1))), "sizes of 0 .. the extent of axis " + Twine(*axis), text(shape[*axis])))) return failure();
     all = c.d.add(all, shape[*axis]);
     c.result(c.element(0), shape);
   }
@@ -390,7 +440,8 @@ LogicalResult tensorScatter(TypeContext &c) {
     Dim fits = k == *axis ? c.d.less(c.shape(1)[k], c.d.add(c.shape(0)[k], 1)) : c.d.equal(c.shape(1)[k], c.shape(0)[k]);
     if (failed(c.require(fits, "an update that fits into " + c.describe(0), c.describe(1)))) return failure();
   }
-  if (c.has(2) && (c.rank(2) != 1 || failed(c.require(c.d.equal(c.shape(2)[0], c.shape(0)[0]), "one write index a batch entry", c.describe(2))))) return failure();
+  if (c.has(2) && c.rank(2) != 1) return c.node.error("write indices of rank 1", c.describe(2));
+  if (c.has(2) && failed(c.require(c.d.equal(c.shape(2)[0], c.shape(0)[0]), "one write index a batch entry", c.describe(2)))) return failure();
   return same(c);
 }
 LogicalResult pad(TypeContext &c) {
@@ -399,14 +450,20 @@ LogicalResult pad(TypeContext &c) {
   StringRef mode = c.node.string("mode", "constant");
   if (mode != "constant" && mode != "reflect" && mode != "edge" && mode != "wrap") return c.node.error("mode constant, reflect, edge or wrap", "'" + mode.str() + "'");
   Dims shape;
-  for (auto [n, before, after] : llvm::zip(c.shape(0), spec->before, spec->after))
+  if (c.has(2) && failed(oneElement(c, 2, "a value to pad with"))) return failure();
+  if (c.has(2) && c.element(2) != c.element(0)) return c.node.error("a value to pad with of type " + elementText(c.element(0)), c.describe(2));
+  for (auto [n, before, after] : llvm::zip(c.shape(0), spec->before, spec->after)) {
     shape.push_back(c.d.max(c.d.add(n, c.d.add(before, after)), 0));
+    if (mode != "constant" && failed(c.require(c.d.either(c.d.less(0, n), c.d.equal(shape.back(), 0)), "elements to repeat", c.describe(0)))) return failure();
+  }
   c.result(c.element(0), shape);
   return success();
 }
 LogicalResult range(TypeContext &c) {
-  for (unsigned i = 0; i < 3; ++i)
+  for (unsigned i = 0; i < 3; ++i) {
     if (c.rank(i) > 1) return c.node.error("scalars", c.describe(i));
+    if (failed(oneElement(c, i, "scalars"))) return failure();
+  }
   Dim n;
   if (isInt(c.element(0))) {
     auto start = c.ints(0, "start"), limit = c.ints(1, "limit"), delta = c.ints(2, "delta");
@@ -432,7 +489,7 @@ LogicalResult constantOfShape(TypeContext &c) {
   auto shape = c.ints(0, "shape");
   if (failed(shape)) return failure();
   for (Dim n : *shape)
-    if (failed(c.require(c.d.less(-1, n), "dimensions of 0 and above", n.known ? std::to_string(*n.known) : "a negative one"))) return failure();
+    if (failed(c.require(c.d.less(-1, n), "dimensions of 0 and above", text(n)))) return failure();
   Type element = Float32Type::get(c.node.loc.getContext());
   if (auto value = dyn_cast_if_present<ElementsAttr>(c.node.attributes.get("value"))) element = value.getElementType();
   c.result(element, *shape);
@@ -440,6 +497,7 @@ LogicalResult constantOfShape(TypeContext &c) {
 }
 LogicalResult trilu(TypeContext &c) {
   if (c.rank(0) < 2) return c.node.error("a tensor of rank 2 or more", c.describe(0));
+  if (c.has(1) && failed(oneElement(c, 1, "k"))) return failure();
   return same(c);
 }
 LogicalResult eyeLike(TypeContext &c) {
@@ -472,7 +530,7 @@ LogicalResult topK(TypeContext &c) {
   auto k = c.ints(1, "k");
   if (failed(k)) return failure();
   if (k->size() != 1) return c.node.error("one k", Twine(k->size()));
-  if (failed(c.require(c.d.both(c.d.less(-1, (*k)[0]), c.d.less((*k)[0], c.d.add(c.shape(0)[*axis], 1))), "a k of 0 .. the extent of the axis", "another"))) return failure();
+  if (failed(c.require(c.d.both(c.d.less(-1, (*k)[0]), c.d.less((*k)[0], c.d.add(c.shape(0)[*axis], 1))), "a k of 0 .. the extent of the axis", text((*k)[0]) + " for " + c.describe(0)))) return failure();
   Dims shape = c.shape(0);
   shape[*axis] = (*k)[0];
   c.result(c.element(0), shape);
@@ -481,6 +539,7 @@ LogicalResult topK(TypeContext &c) {
 }
 LogicalResult oneHot(TypeContext &c) {
   if (c.rank(2) != 1) return c.node.error("values [off, on]", c.describe(2));
+  if (failed(c.require(c.d.equal(c.shape(2)[0], 2), "values [off, on]", c.describe(2))) || failed(oneElement(c, 1, "a depth"))) return failure();
   auto axis = c.axis(c.rank(0) + 1, -1);
   if (failed(axis)) return failure();
   Dim depth;
@@ -547,7 +606,7 @@ const std::vector<TypeEntry> &coreOperators() {
     add({"Max", "Min"}, 1, -1, "n-", elementwise);
     add({"Sum", "Mean"}, 1, -1, "f-", elementwise);
     add({"Where"}, 3, 3, "ba-", where);
-    add({"Clip"}, 1, 3, "n--", same);
+    add({"Clip"}, 1, 3, "n--", clip);
     add({"Cast"}, 1, 1, "a", cast);
     add({"BitCast"}, 1, 1, "a", bitCast);
     add({"CastLike"}, 2, 2, "aa", castLike);

@@ -1,7 +1,7 @@
 //===- Types.cpp - tools of the type functions --------------------------------===//
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
-#include "ONNXOps/Types.h"
+#include "ONNXOps/TypeTable.h"
 
 namespace lathe::ops {
 using namespace mlir;
@@ -158,7 +158,7 @@ FailureOr<SliceSpec> sliceSpec(TypeContext &c) {
     Dim step = hasSteps ? (*steps)[i] : Dim(1);
     Dim at = hasAxes ? d.wrap((*axes)[i], rank) : Dim(int64_t(i));
     if (failed(c.require(d.negate(d.equal(step, 0)), "steps that are not 0", "0"))) return failure();
-    if (failed(c.require(d.both(d.less(-1, at), d.less(at, rank)), Twine("axes of ") + Twine(-rank) + " .. " + Twine(rank - 1), "another"))) return failure();
+    if (failed(c.require(d.both(d.less(-1, at), d.less(at, rank)), Twine("axes of ") + Twine(-rank) + " .. " + Twine(rank - 1), text(hasAxes ? (*axes)[i] : Dim(int64_t(i)))))) return failure();
     for (int64_t k = 0; k < rank; ++k) {
       Dim here = d.equal(at, k);
       if (here.is(0)) continue;
@@ -190,6 +190,7 @@ FailureOr<PadSpec> padSpec(TypeContext &c) {
   if (failed(pads) || failed(axes)) return failure();
   int64_t n = hasAxes ? int64_t(axes->size()) : rank;
   if (int64_t(pads->size()) != 2 * n) return c.node.error(Twine(2 * n) + " pads", Twine(pads->size()));
+  if (failed(distinctAxes(c, *axes, rank))) return failure();
   PadSpec p;
   p.before.assign(rank, Dim(0));
   p.after.assign(rank, Dim(0));

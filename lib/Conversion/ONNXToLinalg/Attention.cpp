@@ -179,7 +179,6 @@ LogicalResult groupQuery(Lower &l) {
       return l.choose(l.bit(inside), turn, [&] { return l.get(t, i); });
     });
   };
-  if (rotates && (l.in[7].rank() != 2 || l.in[8].rank() != 2)) return l.node.error("cos_cache and sin_cache of rank 2", l.types.describe(7) + " and " + l.types.describe(8));
   Dim keysAt = spec->packed ? d.mul(size, spec->heads) : Dim(0), valuesAt = spec->packed ? d.mul(size, spec->heads + spec->kvHeads) : Dim(0);
   const TensorValue &keys = l.in[spec->packed ? 0 : 1], &values = l.in[spec->packed ? 0 : 2];
   TensorValue q = rotated(asHeads(l, l.in[0], spec->heads, size)), newK = rotated(asHeads(l, keys, spec->kvHeads, size, keysAt));
@@ -218,7 +217,6 @@ LogicalResult groupQuery(Lower &l) {
     if (window > 0) seen = d.both(seen, d.less(d.sub(position, window), i[3]));
     return s.select(l.bit(seen), x, s.lowest());
   });
-  if (l.has(10) && l.in[10].rank() != 4) return l.node.error("an attention_bias of rank 4", l.types.describe(10));
   TensorValue y = weighted(l, l.softmaxLast(biased, true), v, group, l.resultElement());
   l.out.push_back(result3d(l, y, true));
   if (l.types.wanted > 1) l.out.push_back(k);
@@ -231,7 +229,6 @@ LogicalResult multiHead(Lower &l) {
   if (failed(spec)) return failure();
   const DimMath &d = l.d;
   if (l.has(4)) return l.node.error("no key_padding_mask", l.types.describe(4));
-  if (l.has(5) && l.in[5].rank() != 4) return l.node.error("an attention_bias of rank 4", l.types.describe(5));
   TensorValue bias = l.has(3) ? l.in[3] : TensorValue();
   Dim wide = d.mul(spec->headSize, spec->heads);
   TensorValue q = withBias(l, asHeads(l, l.in[0], spec->heads, spec->headSize), bias, 0), newK = withBias(l, asHeads(l, l.in[1], spec->heads, spec->headSize), bias, wide),

@@ -48,12 +48,10 @@ LogicalResult matmulInteger(Lower &l) {
       if (!l.has(zero)) return v;
       const TensorValue &z = l.in[zero];
       Index at(z.rank(), Dim(0));
-      if (z.rank() == 1) at[0] = z.shape[0].is(1) ? Dim(0) : l.d.select(l.d.equal(z.shape[0], 1), 0, row ? i[t.rank() - 2] : i.back());
+      if (z.rank() == 1) at[0] = z.shape[0].is(1) ? Dim(0) : l.d.select(l.d.equal(z.shape[0], 1), 0, !row ? i.back() : t.rank() < 2 ? Dim(0) : i[t.rank() - 2]);
       return s.sub(v, l.convert(l.get(z, at), z.element, i32));
     });
   };
-  for (unsigned k : {2u, 3u})
-    if (l.has(k) && l.in[k].rank() > 1) return l.node.error("zero points of rank 0 or 1", l.types.describe(k));
   return product(l, shifted(l.in[0], 2, true), shifted(l.in[1], 3, false), i32);
 }
 

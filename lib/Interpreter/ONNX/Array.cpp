@@ -5,6 +5,7 @@
 #include "ONNXOps/Weights.h"
 #include "llvm/ADT/APFloat.h"
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <map>
 
@@ -215,6 +216,13 @@ int64_t broadcastPlace(const Sizes &shape, const Sizes &index) {
 
 Status Evaluation::bad(const std::string &expected, const std::string &found) const {
   return Status(StatusCode::invalidArgument, node.where() + ": expected " + expected + ", found " + found);
+}
+Status Evaluation::work(double steps) const {
+  double limit = 16 * double(most);
+  if (steps <= limit) return Status();
+  char text[64];
+  snprintf(text, sizeof text, "%.4g", steps);
+  return bad("a computation of at most " + std::to_string(int64_t(limit)) + " steps", text);
 }
 
 } // namespace lathe::interp

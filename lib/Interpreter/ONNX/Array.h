@@ -62,6 +62,8 @@ struct Evaluation {
   const Array &a(size_t k) const { return *in[k]; }
   std::vector<int64_t> ints(size_t k) const { return in[k]->i; }
   Status bad(const std::string &expected, const std::string &found) const;
+  /// invalidArgument if |steps| are out of all proportion to the elements that a result may have.
+  Status work(double steps) const;
 };
 using EvalFn = Status (*)(Evaluation &);
 struct EvalEntry {

@@ -24,6 +24,8 @@ struct Heads {
 struct Sizes5 {
   int64_t batch, queries, keys, past, total, headSize, valueSize;
 };
+/// Products of scores and sums of values, for |total| keys.
+double steps(int64_t batch, int64_t heads, int64_t queries, int64_t total, int64_t size) { return double(batch) * double(heads) * double(queries) * double(total) * double(std::max<int64_t>(size, 1)); }
 Sizes5 numbers(const ops::AttentionSpec &s) { return {*s.batch.known, *s.queries.known, *s.keys.known, *s.past.known, *s.total.known, *s.headSize.known, *s.valueSize.known}; }
 
 /// softmax of a row of scores; a row of -inf gives zeros
@@ -44,6 +46,7 @@ Status attention(Evaluation &e) {
   auto spec = ops::attentionSpec(e.types);
   if (mlir::failed(spec)) return e.bad("query, key and value", "others");
   Sizes5 n = numbers(*spec);
+  LATHE_RETURN_IF_ERROR(e.work(steps(n.batch, spec->heads, n.queries, n.total, n.headSize + n.valueSize)));
   int64_t group = spec->heads / spec->kvHeads;
   Heads q{e.a(0), spec->heads, n.headSize}, k{e.a(1), spec->kvHeads, n.headSize}, v{e.a(2), spec->kvHeads, n.valueSize};
   auto key = [&](int64_t b, int64_t h, int64_t t, int64_t c) { return t < n.past ? e.a(4).f[size_t(((b * spec->kvHeads + h) * n.past + t) * n.headSize + c)] : k(b, h, t - n.past, c); };
@@ -118,8 +121,6 @@ Status contribAttention(Evaluation &e) {
   size_t pastInput = gqa ? 3 : 6, biasInput = gqa ? 10 : 5;
   for (size_t i : gqa ? std::vector<size_t>{9, 11} : std::vector<size_t>{4})
     if (e.has(i)) return e.bad(gqa ? (i == 9 ? "no position_ids" : "no head_sink") : "no key_padding_mask", e.types.describe(unsigned(i)));
-  if (e.has(biasInput) && e.a(biasInput).rank() != 4) return e.bad("an attention_bias of rank 4", e.types.describe(unsigned(biasInput)));
-  if (gqa && e.a(5).count() < n.batch) return e.bad("one of seqlens_k a batch entry", e.types.describe(5));
   bool rotates = gqa && e.node.integer("do_rotary", 0);
   double scale = e.node.real("scale", 0), cap = gqa ? e.node.real("softcap", 0) : 0;
   if (scale == 0) scale = 1 / std::sqrt(double(n.headSize));
@@ -130,6 +131,7 @@ Status contribAttention(Evaluation &e) {
   Heads q{e.a(0), spec->heads, n.headSize, 0, bias}, k{e.a(spec->packed ? 0 : 1), spec->kvHeads, n.headSize, parts ? wide : 0, bias},
       v{e.a(spec->packed ? 0 : 2), spec->kvHeads, n.valueSize, parts ? wide + narrow : 0, bias};
   int64_t length = *e.types.results[1].shape[2].known;
+  LATHE_RETURN_IF_ERROR(e.work(steps(n.batch, spec->heads, n.queries, length, n.headSize + n.valueSize)));
   for (int64_t b = 0; b < n.batch; ++b) {
     int64_t past = gqa ? e.a(5).i[size_t(b)] + 1 - n.queries : n.past;
     auto turned = [&](const Heads &x, int64_t h, int64_t t) {
@@ -155,7 +157,7 @@ Status contribAttention(Evaluation &e) {
       }
       return row;
     };
-    if (rotates && (past + n.queries > e.a(7).shape[0] || e.a(7).rank() != 2 || e.a(7).shape[1] * 2 > n.headSize || e.a(8).shape != e.a(7).shape)) return e.bad("positions within cos_cache", e.types.describe(7));
+    if (rotates && past + n.queries > e.a(7).shape[0]) return e.bad("positions within cos_cache", e.types.describe(7));
     // The present cache: past entries, then the new ones; what is beyond them keeps what the past buffer held.
     for (int64_t h = 0; h < spec->kvHeads; ++h)
       for (int64_t t = 0; t < length; ++t) {
@@ -206,6 +208,7 @@ Status selfAttention(Evaluation &e) {
   if (mlir::failed(spec)) return e.bad("rows, weights and a past", "others");
   int64_t batch = *spec->batch.known, queries = *spec->queries.known, past = *spec->past.known, total = *spec->total.known, hidden = *spec->hidden.known,
           size = *spec->headSize.known, heads = spec->heads, all = 3 * heads * size;
+  LATHE_RETURN_IF_ERROR(e.work(steps(batch, heads, queries, total, 2 * size) + 3 * steps(batch, heads, queries, size, hidden)));
   bool causal = e.node.integer("unidirectional", 0);
   double scale = e.node.real("scale", 0), hiddenScore = e.node.real("mask_filter_value", -10000);
   if (scale == 0) scale = 1 / std::sqrt(double(size));

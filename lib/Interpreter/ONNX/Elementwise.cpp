@@ -129,6 +129,7 @@ int64_t intBinary(const Evaluation &e, int64_t x, int64_t y, bool isUnsigned, in
 Status binary(Evaluation &e) {
   if (e.node.op == "BitShift" && e.node.string("direction", "") != "LEFT" && e.node.string("direction", "") != "RIGHT") return e.bad("attribute 'direction' LEFT or RIGHT", "'" + e.node.string("direction", "").str() + "'");
   Array &out = e.out[0];
+  LATHE_RETURN_IF_ERROR(e.work(double(out.count()) * double(e.in.size())));
   int64_t place = 0;
   forEach(out.shape, [&](const Sizes &index) {
     int64_t p = broadcastPlace(e.a(0).shape, index);

@@ -46,6 +46,7 @@ Status tile(Evaluation &e) {
 Status concat(Evaluation &e) {
   auto axis = size_t(wrapped(e.node.integer("axis", 0), e.a(0).rank()));
   int64_t place = 0;
+  LATHE_RETURN_IF_ERROR(e.work(double(e.out[0].count()) * double(e.in.size())));
   forEach(e.out[0].shape, [&](const Sizes &index) {
     Sizes from(index);
     size_t k = 0;
@@ -104,7 +105,6 @@ Status pad(Evaluation &e) {
     before[size_t(wrapped(axes[k], x.rank()))] = pads[k];
   llvm::StringRef mode = e.node.string("mode", "constant");
   int64_t place = 0;
-  Status status;
   forEach(e.out[0].shape, [&](const Sizes &index) {
     Sizes from(index);
     bool inside = true;
@@ -112,9 +112,6 @@ Status pad(Evaluation &e) {
       int64_t n = x.shape[k], at = index[k] - before[k];
       if (mode == "constant") {
         inside &= at >= 0 && at < n;
-      } else if (n == 0) {
-        status = e.bad("elements to repeat", e.types.describe(0));
-        inside = false;
       } else if (mode == "edge") {
         at = std::clamp<int64_t>(at, 0, n - 1);
       } else if (mode == "wrap") {
@@ -122,21 +119,22 @@ Status pad(Evaluation &e) {
       } else if (n == 1) {
         at = 0;
       } else {
-        while (at < 0 || at >= n)
-          at = at < 0 ? -at : 2 * (n - 1) - at;
+        int64_t period = 2 * (n - 1); // the edge is not repeated
+        at = (at % period + period) % period;
+        at = std::min(at, period - at);
       }
       from[k] = at;
     }
     if (inside) {
       e.out[0].copy(place, x, placeOf(x.shape, from));
-    } else if (e.has(2) && e.a(2).count() == 1) {
+    } else if (e.has(2)) {
       e.out[0].copy(place, e.a(2), 0);
     } else if (x.floating()) {
       e.out[0].put(place, e.node.real("value", 0));
     }
     ++place;
   });
-  return status;
+  return Status();
 }
 Status range(Evaluation &e) {
   Array &out = e.out[0];

@@ -20,9 +20,11 @@ Status matmul(Evaluation &e) {
     if (!e.has(input) || e.node.op != "MatMulInteger") return 0;
     return e.a(input).count() == 1 ? e.a(input).i[0] : e.a(input).i[size_t(at)];
   };
-  for (size_t input : {2u, 3u})
-    if (e.has(input) && (e.a(input).rank() > 1 || (e.a(input).count() != 1 && e.a(input).count() != (input == 2 ? m : n)))) return e.bad("zero points of rank 0 or 1", e.types.describe(unsigned(input)));
   Sizes batch(out.shape.begin(), out.shape.end() - !vectorA - !vectorB);
+  double steps = double(m) * double(n) * double(k);
+  for (int64_t b : batch)
+    steps *= double(b);
+  LATHE_RETURN_IF_ERROR(e.work(steps));
   Sizes batchA(sa.begin(), sa.end() - 2), batchB(sb.begin(), sb.end() - 2);
   int64_t place = 0;
   forEach(batch, [&](const Sizes &index) {
@@ -49,6 +51,7 @@ Status gemm(Evaluation &e) {
   bool ta = e.node.integer("transA", 0), tb = e.node.integer("transB", 0);
   double alpha = e.node.real("alpha", 1), beta = e.node.real("beta", 1);
   int64_t k = a.shape[ta ? 0 : 1], place = 0;
+  LATHE_RETURN_IF_ERROR(e.work(double(e.out[0].count()) * double(k)));
   forEach(e.out[0].shape, [&](const Sizes &i) {
     double sum = 0;
     for (int64_t q = 0; q < k; ++q) {
@@ -72,6 +75,10 @@ Status einsum(Evaluation &e) {
   for (size_t k = 0; k < e.in.size(); ++k)
     for (int64_t n : e.a(k).shape)
       if (n == 0) return Status(); // the results are sums over nothing
+  double steps = 16 * double(e.in.size()); // an index of each input for each product
+  for (int64_t n : extents)
+    steps *= double(n);
+  LATHE_RETURN_IF_ERROR(e.work(steps));
   std::vector<double> sums(size_t(e.out[0].count()), 0);
   forEach(extents, [&](const Sizes &i) {
     double product = 1;
@@ -181,10 +188,8 @@ Status rotary(Evaluation &e) {
   for (int64_t b = 0; b < batch; ++b)
     for (int64_t t = 0; t < tokens; ++t) {
       int64_t row = b * tokens + t;
-      if (!e.has(positions) && (cos.shape[0] != batch || cos.shape[1] != tokens)) return e.bad("caches of [batch, sequence, ..]", e.types.describe(contrib ? 2 : 1));
       if (e.has(positions)) {
         const Array &p = e.a(positions);
-        if (p.rank() == 2 && (p.shape[1] != tokens || (p.shape[0] != 1 && p.shape[0] != batch))) return e.bad("position ids of [batch, sequence]", e.types.describe(unsigned(positions)));
         row = p.rank() == 2 ? p.i[size_t((p.shape[0] == 1 ? 0 : b) * tokens + t)] : p.i[0] + t;
         if (row < 0 || row >= cos.shape[0]) return e.bad("position ids within the caches", std::to_string(row));
       }

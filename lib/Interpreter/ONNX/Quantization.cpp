@@ -81,6 +81,8 @@ int64_t code(const Array &bytes, int64_t start, int64_t k, int64_t bits) { retur
 Status matMulNBits(Evaluation &e) {
   int64_t k = e.node.integer("K", 0), n = e.node.integer("N", 0), bits = e.node.integer("bits", 4), block = e.node.integer("block_size", 32);
   int64_t blocks = (k + block - 1) / block, blob = block * bits / 8, zeroRow = (blocks * bits + 7) / 8;
+  int64_t rows = e.a(0).count() / k;
+  LATHE_RETURN_IF_ERROR(e.work((double(rows) + 1) * double(n) * double(k)));
   std::vector<double> w(size_t(n * k));
   for (int64_t r = 0; r < n; ++r)
     for (int64_t c = 0; c < k; ++c) {
@@ -89,7 +91,6 @@ Status matMulNBits(Evaluation &e) {
       if (e.has(3)) zero = e.a(3).floating() ? e.a(3).f[size_t(r * blocks + b)] : double(code(e.a(3), r * zeroRow, b, bits));
       w[size_t(r * k + c)] = (double(code(e.a(1), (r * blocks + b) * blob, c % block, bits)) - zero) * e.a(2).f[size_t(r * blocks + b)];
     }
-  int64_t rows = e.a(0).count() / k;
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < n; ++c) {
       double sum = 0;

@@ -54,8 +54,10 @@ static Status evaluate(onnx::NodeOp op, ArrayRef<const Array *> inputs, std::vec
     int64_t count = 1;
     for (ops::Dim d : result.shape) {
       shape.push_back(d.known.value_or(0)); // sizes that depend on data: the function sets them
-      if (shape.back() < 0 || (shape.back() && count > most / shape.back())) return e.bad("a result of at most " + std::to_string(most) + " elements", "more");
-      count *= shape.back();
+      // A dimension of 0 counts as 1: what lies beside it is bounded as well.
+      int64_t n = std::max<int64_t>(shape.back(), 1);
+      if (shape.back() < 0 || count > most / n) return e.bad("a result of at most " + std::to_string(most) + " elements", std::to_string(count) + " times " + std::to_string(shape.back()) + " or more");
+      count *= n;
     }
     e.out.push_back(makeArray(onnx::dataType(result.element), std::move(shape)));
   }
@@ -184,8 +186,9 @@ static Status inferHook(onnx::NodeOp op, SmallVectorImpl<Type> &results) {
       ops::Dims list;
       auto dense = dyn_cast<DenseIntElementsAttr>(constant.getValue());
       if (!dense) return std::nullopt;
+      Type element = dense.getElementType();
       for (const APInt &x : dense.getValues<APInt>())
-        list.push_back(x.getSExtValue());
+        list.push_back(ops::isUnsigned(element) || ops::isBool(element) ? int64_t(x.getZExtValue()) : x.getSExtValue());
       return list;
     }
     auto tensor = dyn_cast<RankedTensorType>(v.getType());

@@ -132,7 +132,7 @@ func.func @main(%q: tensor<1x2x8xf32>, %k: tensor<1x2x4xf32>, %p: tensor<1x1x?x4
 // -----
 
 func.func @main(%q: tensor<1x2x8xf32>, %k: tensor<1x2x4xf32>, %p: tensor<1x1x?x4xf32>, %s: tensor<1x1xi32>, %t: tensor<1xi32>) -> tensor<1x2x8xf32> {
-  // expected-error@+1 {{expected neither 'sliding_window_cache' nor 'qk_output', found one of them}}
+  // expected-error@+1 {{expected neither 'sliding_window_cache' nor 'qk_output', found 1 and 0}}
   %r:3 = onnx.op "GroupQueryAttention"(%q, %k, %k, %p, %p, %s, %t) {domain = "com.microsoft", version = 1 : i64, attrs = {num_heads = 2 : i64, kv_num_heads = 1 : i64, sliding_window_cache = 1 : i64}} : (tensor<1x2x8xf32>, tensor<1x2x4xf32>, tensor<1x2x4xf32>, tensor<1x1x?x4xf32>, tensor<1x1x?x4xf32>, tensor<1x1xi32>, tensor<1xi32>) -> (tensor<1x2x8xf32>, tensor<1x1x?x4xf32>, tensor<1x1x?x4xf32>)
   return %r#0 : tensor<1x2x8xf32>
 }
@@ -149,7 +149,7 @@ func.func @main(%q: tensor<1x2x8xf32>, %k: tensor<1x2x4xf32>, %p: tensor<1x1x?x4
 
 func.func @main(%q: tensor<1x2x8xf32>, %k: tensor<1x2x4xf32>, %p: tensor<1x1x?x4xf32>, %s: tensor<1x1xi32>, %t: tensor<1xi32>, %w: tensor<4xf32>) -> tensor<1x2x8xf32> {
   %n = onnx.none : none
-  // expected-error@+1 {{expected q_norm_weight and k_norm_weight together, found one of them}}
+  // expected-error@+1 {{expected q_norm_weight and k_norm_weight together, found float[4] and nothing}}
   %r:3 = onnx.op "GroupQueryAttention"(%q, %k, %k, %p, %p, %s, %t, %n, %n, %n, %n, %n, %n, %n, %w, %n) {domain = "com.microsoft", version = 1 : i64, attrs = {num_heads = 2 : i64, kv_num_heads = 1 : i64}} : (tensor<1x2x8xf32>, tensor<1x2x4xf32>, tensor<1x2x4xf32>, tensor<1x1x?x4xf32>, tensor<1x1x?x4xf32>, tensor<1x1xi32>, tensor<1xi32>, none, none, none, none, none, none, none, tensor<4xf32>, none) -> (tensor<1x2x8xf32>, tensor<1x1x?x4xf32>, tensor<1x1x?x4xf32>)
   return %r#0 : tensor<1x2x8xf32>
 }
@@ -192,7 +192,7 @@ func.func @main(%x: tensor<2x32xf32>, %w: tensor<3x1x16xui8>, %s: tensor<3x1xf32
 // -----
 
 func.func @main(%x: tensor<1x2x8xf32>, %p: tensor<1x2xi64>, %c: tensor<9x2xf32>) -> tensor<1x2x8xf32> {
-  // expected-error@+1 {{expected neither a 'scale' nor 'is_packed_batching', found one of them}}
+  // expected-error@+1 {{expected neither a 'scale' nor 'is_packed_batching', found 2.000000 and 0}}
   %r = onnx.op "RotaryEmbedding"(%x, %p, %c, %c) {domain = "com.microsoft", version = 1 : i64, attrs = {scale = 2.0 : f32}} : (tensor<1x2x8xf32>, tensor<1x2xi64>, tensor<9x2xf32>, tensor<9x2xf32>) -> tensor<1x2x8xf32>
   return %r : tensor<1x2x8xf32>
 }
@@ -200,7 +200,7 @@ func.func @main(%x: tensor<1x2x8xf32>, %p: tensor<1x2xi64>, %c: tensor<9x2xf32>)
 // -----
 
 func.func @main(%x: tensor<1x2x8xf32>, %p: tensor<1x2xi64>, %c: tensor<9x2xf32>, %s: tensor<5x2xf32>) -> tensor<1x2x8xf32> {
-  // expected-error@+1 {{expected as many sines as cosines, found float[9,2] and float[5,2]}}
+  // expected-error@+1 {{expected as many rows of sines as of cosines, found float[5,2] and float[9,2]}}
   %r = onnx.op "RotaryEmbedding"(%x, %p, %c, %s) {domain = "com.microsoft", version = 1 : i64} : (tensor<1x2x8xf32>, tensor<1x2xi64>, tensor<9x2xf32>, tensor<5x2xf32>) -> tensor<1x2x8xf32>
   return %r : tensor<1x2x8xf32>
 }
@@ -208,7 +208,7 @@ func.func @main(%x: tensor<1x2x8xf32>, %p: tensor<1x2xi64>, %c: tensor<9x2xf32>,
 // -----
 
 func.func @main(%x: tensor<1x2x8xf32>, %p: tensor<0xi64>, %c: tensor<9x2xf32>, %s: tensor<9x2xf32>) -> tensor<1x2x8xf32> {
-  // expected-error@+1 {{expected one position or a matrix of them, found int64[0]}}
+  // expected-error@+1 {{expected a first position of one element, found int64[0]}}
   %r = onnx.op "RotaryEmbedding"(%x, %p, %c, %s) {domain = "com.microsoft", version = 1 : i64} : (tensor<1x2x8xf32>, tensor<0xi64>, tensor<9x2xf32>, tensor<9x2xf32>) -> tensor<1x2x8xf32>
   return %r : tensor<1x2x8xf32>
 }

@@ -89,7 +89,11 @@ Result<CompiledGraph> CompiledGraph::compile(ModuleOp module, artifact::Variant 
   int fd = memfd_create("lathe-graph", 0);
   if (fd < 0 || write(fd, code.data(), code.size()) != ssize_t(code.size())) return makeError(StatusCode::resourceExhausted, "cannot hold the code in memory");
   void *library = dlopen(("/proc/self/fd/" + std::to_string(fd)).c_str(), RTLD_NOW | RTLD_LOCAL);
-  close(fd);
+  // The name of an open library stands for it: another graph must not get the number while this one lives.
+  g.library = {library, [fd](void *handle) {
+                 if (handle) dlclose(handle);
+                 close(fd);
+               }};
   if (!library) return makeError(StatusCode::internal, "%s", dlerror());
   g.function = reinterpret_cast<LatheGraphFn>(dlsym(library, "lathe_graph"));
   if (!g.function) return makeError(StatusCode::internal, "the code has no lathe_graph");

@@ -23,6 +23,7 @@ private:
     onnx::DataType type;
     std::vector<int64_t> shape; ///< -1: any
   };
+  std::shared_ptr<void> library;
   LatheGraphFn function = nullptr;
   std::unique_ptr<runtime::GraphMemory> memory;
   std::vector<Port> inputs, outputs;

@@ -8,6 +8,9 @@
 namespace lathe::ops {
 using namespace mlir;
 
+/// Elements of a tensor that are followed one by one.
+static constexpr size_t mostElements = 64;
+
 DenseElementsAttr storedConstant(ElementsAttr value) {
   auto type = cast<RankedTensorType>(value.getShapedType());
   Type stored = storageType(type.getElementType());
@@ -52,7 +55,7 @@ std::optional<Dims> GraphLowering::elementsOf(Value value, const TensorValue &t)
   }
   if (t.rank() > 1 || (t.rank() == 1 && !t.shape[0].known) || !isInt(t.element)) return std::nullopt;
   int64_t n = t.rank() ? *t.shape[0].known : 1;
-  if (n > 64) return std::nullopt;
+  if (n > int64_t(mostElements)) return std::nullopt;
   Dims list;
   for (int64_t i = 0; i < n; ++i) {
     SmallVector<Value> at;
@@ -84,21 +87,32 @@ std::optional<Dims> GraphLowering::foldElements(onnx::NodeOp op, const NodeView 
   }
   if (view.op == "Size") return Dims{d.product(first.shape)};
   auto a = known(0);
-  if (!a || a->size() > 64) return std::nullopt;
-  if (view.op == "ConstantOfShape" && a->size() == 1 && (*a)[0].known && *(*a)[0].known >= 0 && *(*a)[0].known <= 64) {
+  if (!a || a->size() > mostElements) return std::nullopt;
+  // Sizes are computed in 64 bits: what another type would wrap, the tensor says.
+  auto exact = [&](Dims list) -> std::optional<Dims> {
+    auto type = cast<IntegerType>(first.element);
+    for (Dim x : list) {
+      if (type.isSignlessInteger(64)) break;
+      if (!x.known || (type.isUnsigned() ? *x.known < 0 || (type.getWidth() < 64 && !llvm::isUIntN(type.getWidth(), *x.known)) : !llvm::isIntN(type.getWidth(), *x.known))) return std::nullopt;
+    }
+    return list;
+  };
+  if (view.op == "ConstantOfShape" && a->size() == 1 && (*a)[0].known && *(*a)[0].known >= 0 && *(*a)[0].known <= int64_t(mostElements)) {
     auto value = dyn_cast_if_present<DenseIntElementsAttr>(view.attributes.get("value"));
     if (!value || value.getNumElements() != 1) return std::nullopt;
-    return Dims(size_t(*(*a)[0].known), Dim((*value.getValues<APInt>().begin()).getSExtValue()));
+    APInt x = *value.getValues<APInt>().begin();
+    bool positive = isUnsigned(value.getElementType()) || isBool(value.getElementType());
+    return Dims(size_t(*(*a)[0].known), Dim(positive ? int64_t(x.getZExtValue()) : x.getSExtValue()));
   }
   if (view.op == "Neg" && isInt(first.element)) {
     Dims out;
     for (Dim x : *a)
       out.push_back(d.sub(0, x));
-    return out;
+    return exact(out);
   }
   if (view.op == "Identity" || view.op == "Reshape" || view.op == "Unsqueeze" || view.op == "Squeeze") return a;
   if (view.op == "Cast" && view.integer("to", 0) == 7) return a;
-  if (view.op == "Concat") {
+  if (view.op == "Concat" && first.rank() == 1) { // then all are lists, one after the other
     Dims all;
     for (unsigned i = 0; i < inputs.size(); ++i) {
       auto part = known(i);
@@ -112,11 +126,12 @@ std::optional<Dims> GraphLowering::foldElements(onnx::NodeOp op, const NodeView 
     auto delta = known(2);
     if (!delta || a->size() != 1 || second->size() != 1 || delta->size() != 1) return std::nullopt;
     if (!(*a)[0].known || !(*second)[0].known || !(*delta)[0].known || *(*delta)[0].known == 0) return std::nullopt;
-    int64_t step = *(*delta)[0].known;
+    Dim count = d.ceilDiv(d.sub((*second)[0], (*a)[0]), (*delta)[0]); // as the type function counts
+    if (*count.known > int64_t(mostElements)) return std::nullopt;
     Dims out;
-    for (int64_t x = *(*a)[0].known; (step > 0 ? x < *(*second)[0].known : x > *(*second)[0].known) && out.size() < 64; x += step)
-      out.push_back(x);
-    return out;
+    for (int64_t k = 0; k < *count.known; ++k)
+      out.push_back(d.add((*a)[0], d.mul(k, (*delta)[0])));
+    return exact(out);
   }
   if (view.op == "Gather" && second && first.rank() == 1) {
     Dims out;
@@ -137,7 +152,9 @@ std::optional<Dims> GraphLowering::foldElements(onnx::NodeOp op, const NodeView 
     int64_t from = clamp(*(*second)[0].known), to = std::max(from, clamp(*(*ends)[0].known));
     return Dims(a->begin() + from, a->begin() + to);
   }
-  if (second && isInt(first.element) && (a->size() == second->size() || a->size() == 1 || second->size() == 1)) {
+  // Element by element: lists, or one element against any number of them.
+  bool lists = second && first.rank() <= 1 && lookup(inputs[1]).rank() <= 1 && a->size() == second->size();
+  if (second && isInt(first.element) && (lists || a->size() == 1 || second->size() == 1)) {
     using Fn = Dim (DimMath::*)(Dim, Dim) const;
     Fn fn = view.op == "Add" ? &DimMath::add : view.op == "Sub" ? &DimMath::sub : view.op == "Mul" ? &DimMath::mul : nullptr;
     // Division rounds towards 0: the same for sizes that are known not to be negative.
@@ -151,7 +168,7 @@ std::optional<Dims> GraphLowering::foldElements(onnx::NodeOp op, const NodeView 
     Dims out;
     for (size_t i = 0, n = a->size() == 1 ? second->size() : a->size(); i < n; ++i) // no element where one has none
       out.push_back((d.*fn)((*a)[a->size() == 1 ? 0 : i], (*second)[second->size() == 1 ? 0 : i]));
-    return out;
+    return exact(out);
   }
   return std::nullopt;
 }
@@ -160,7 +177,11 @@ LogicalResult GraphLowering::conditional(onnx::NodeOp op, const NodeView &view) 
   if (op.getInputs().size() != 1 || op.getBodies().size() != 2) return view.error("one condition and two branches", Twine(op.getInputs().size()) + " inputs");
   TensorValue condition = lookup(op.getInputs()[0]);
   if (!condition || !isBool(condition.element)) return view.error("a condition of bool", condition ? elementText(condition.element) : "nothing");
-  TypeContext types(view, DimMath(b, view.loc), 0);
+  DimMath d(b, view.loc);
+  TypeContext types(view, d, 0);
+  Dim one = d.equal(d.product(condition.shape), 1);
+  if (one.is(0)) return view.error("a condition of one element", typeText(condition.value.getType()));
+  if (!one.known) check(d, view.loc, one, view.where() + ": expected a condition of one element");
   Lower l(b, types);
   Value bit = l.scalar(condition);
   // Both branches are built first, to find one type for both.

@@ -52,6 +52,20 @@ static bool fits(AttributeSchema::Kind kind, Attribute value) {
   }
 }
 
+static const char *kindText(AttributeSchema::Kind kind) {
+  switch (kind) {
+  case AttributeSchema::number: return "a float";
+  case AttributeSchema::integer: return "an integer";
+  case AttributeSchema::string: return "a string";
+  case AttributeSchema::tensor: return "a tensor";
+  case AttributeSchema::graph: return "a subgraph";
+  case AttributeSchema::numbers: return "a list of floats";
+  case AttributeSchema::integers: return "a list of integers";
+  case AttributeSchema::strings: return "a list of strings";
+  default: return "no value that the dialect holds";
+  }
+}
+
 LogicalResult NodeOp::verify() {
   auto found = findOperator(getDomain(), getOpType(), getVersion());
   if (!found.ok()) return emitOpError() << "'" << getOpType() << "': " << found.status().message();
@@ -77,7 +91,7 @@ LogicalResult NodeOp::verify() {
     const AttributeSchema *schema = op.attribute(entry.getName().getValue());
     if (!schema) return emitOpError() << "'" << getOpType() << "': attribute '" << entry.getName().getValue() << "' is not known to version " << op.since;
     if (!fits(schema->kind, entry.getValue()))
-      return emitOpError() << "'" << getOpType() << "': attribute '" << entry.getName().getValue() << "' has the wrong type";
+      return emitOpError() << "'" << getOpType() << "': attribute '" << entry.getName().getValue() << "': expected " << kindText(schema->kind) << ", found " << entry.getValue();
   }
   for (const AttributeSchema &schema : op.attributes)
     if (schema.required && schema.kind != AttributeSchema::graph && schema.kind != AttributeSchema::other && !getAttrs().contains(schema.name))

@@ -21,7 +21,7 @@ Result<Model> parse(std::span<const uint8_t> bytes, const std::string &path, con
   Result<Model> model = [&]() -> Result<Model> {
     LATHE_ASSIGN_OR_RETURN(std::string stripped, stripWeights(bytes));
     ::onnx::ModelProto proto;
-    if (!proto.ParseFromString(stripped)) return Status(StatusCode::invalidArgument, "not an ONNX model: a field has the wrong type");
+    if (!proto.ParseFromString(stripped)) return Status(StatusCode::invalidArgument, "not an ONNX model: expected messages of onnx.proto, found bytes that are none");
     stripped = std::string();
     return convertModel(proto, file, functions);
   }();

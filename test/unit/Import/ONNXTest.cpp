@@ -220,6 +220,12 @@ TEST_F(ONNXTest, ModelErrors) {
   addNode(graph, "Relu", {"x"}, {"y"});
   model.set_ir_version(15);
   expectError("IR version 15 is not supported, only 3 to 14 are", StatusCode::unsupported);
+  model.set_ir_version(2);
+  expectError("IR version 2 is not supported, only 3 to 14 are", StatusCode::unsupported);
+  for (int version : {3, 14}) {
+    model.set_ir_version(version);
+    EXPECT_TRUE(read().ok()) << version;
+  }
   model.set_ir_version(10);
   model.add_opset_import()->set_domain("ai.onnx");
   expectError("operator set 'ai.onnx' is imported twice");
@@ -241,6 +247,10 @@ TEST_F(ONNXTest, DamagedBytes) {
   auto result = parse({reinterpret_cast<const uint8_t *>(group.data()), 1}, "m", ".");
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.status().message(), "not an ONNX model: damaged at byte 0");
+  std::string opset = "\x42\x01\xff"; // an operator set of one byte that begins a number
+  result = parse({reinterpret_cast<const uint8_t *>(opset.data()), opset.size()}, "m", ".");
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.status().message(), "not an ONNX model: expected messages of onnx.proto, found bytes that are none");
 }
 
 TEST_F(ONNXTest, DeepNesting) {
@@ -382,6 +392,29 @@ void addBranches(::onnx::NodeProto *node, const ::onnx::GraphProto &branch) {
     attribute->set_type(::onnx::AttributeProto::GRAPH);
     *attribute->mutable_g() = branch;
   }
+}
+
+// Two functions of one name differ by their overload, which the schema at hand does not know.
+TEST_F(ONNXTest, FunctionOverloads) {
+  for (const char *overload : {"", "other"}) {
+    auto *function = addFunction(model, "Same", "a", "b");
+    auto *node = function->add_node();
+    node->set_op_type(*overload ? "Sigmoid" : "Relu");
+    node->add_input("a");
+    node->add_output("b");
+    if (*overload) function->mutable_unknown_fields()->AddLengthDelimited(13, overload);
+  }
+  addNode(graph, "Same", {"x"}, {"m"})->set_domain("local");
+  auto *call = addNode(graph, "Same", {"m"}, {"y"});
+  call->set_domain("local");
+  call->mutable_unknown_fields()->AddLengthDelimited(8, "other");
+  auto result = read();
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  ASSERT_EQ(result->graph.nodes.size(), 2u);
+  EXPECT_EQ(result->graph.nodes[0].op, "Relu");
+  EXPECT_EQ(result->graph.nodes[1].op, "Sigmoid");
+  *model.add_functions() = model.functions(1);
+  expectError("function 'Same' is given twice");
 }
 
 // A node inside an If takes the attribute that the call of the function gives, or the function's default.

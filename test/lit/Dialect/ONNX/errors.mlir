@@ -81,7 +81,7 @@ func.func @unknown_attribute(%a: tensor<f32>) {
 // -----
 
 func.func @attribute_type(%a: tensor<f32>) {
-  // expected-error@+1 {{'Softmax': attribute 'axis' has the wrong type}}
+  // expected-error@+1 {{'Softmax': attribute 'axis': expected an integer, found "1"}}
   %0 = onnx.op "Softmax"(%a) {version = 13 : i64, attrs = {axis = "1"}} : (tensor<f32>) -> tensor<f32>
   return
 }

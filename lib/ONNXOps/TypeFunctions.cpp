@@ -34,6 +34,21 @@ LogicalResult oneOrExtent(TypeContext &c, unsigned i, ArrayRef<Dim> extents, con
   return success();
 }
 
+LogicalResult bounded(TypeContext &c, ArrayRef<Dim> sizes) {
+  constexpr int64_t most = int64_t(1) << 40;
+  Dim all(1), fits(1);
+  std::string found;
+  for (bool known : {true, false}) // numbers first: they need no code
+    for (Dim n : sizes) {
+      if (n.known.has_value() != known) continue;
+      found += (found.empty() ? "" : " times ") + text(n);
+      Dim extent = c.d.max(n, 1);
+      fits = c.d.both(fits, c.d.negate(c.d.less(c.d.floorDiv(most, all), extent)));
+      all = c.d.mul(all, extent);
+    }
+  return c.require(fits, "a result of at most 2^40 elements", found);
+}
+
 LogicalResult broadcastsToFirst(TypeContext &c, unsigned i) {
   auto shape = c.broadcast({0u, i});
   if (failed(shape)) return failure();
@@ -222,6 +237,7 @@ LogicalResult einsum(TypeContext &c) {
   Dims shape;
   for (int index : spec->output)
     shape.push_back(extents[index].value_or(Dim(1)));
+  if (failed(bounded(c, shape))) return failure();
   c.result(c.element(0), shape);
   return success();
 }
@@ -254,6 +270,7 @@ LogicalResult reshape(TypeContext &c) {
   std::string found;
   for (Dim n : shape)
     found += (found.empty() ? "" : ",") + (n.known ? std::to_string(*n.known) : "?");
+  if (failed(bounded(c, shape))) return failure();
   if (failed(c.require(d.equal(d.product(shape), all), "a shape of as many elements as " + c.describe(0), "[" + found + "]"))) return failure();
   c.result(c.element(0), shape);
   return success();
@@ -321,7 +338,7 @@ LogicalResult expand(TypeContext &c) {
   c.operands[1] = {c.element(0), *wanted}; // broadcast with a tensor of that shape
   auto shape = c.broadcast({0u, 1u});
   c.operands[1] = kept;
-  if (failed(shape)) return failure();
+  if (failed(shape) || failed(bounded(c, *shape))) return failure();
   c.result(c.element(0), *shape);
   return success();
 }
@@ -329,11 +346,13 @@ LogicalResult tile(TypeContext &c) {
   auto repeats = c.ints(1, "repeats");
   if (failed(repeats)) return failure();
   if (int64_t(repeats->size()) != c.rank(0)) return c.node.error(Twine(c.rank(0)) + " repeats", Twine(repeats->size()));
-  Dims shape;
+  Dims shape, factors(c.shape(0));
+  factors.append(repeats->begin(), repeats->end());
   for (auto [n, r] : llvm::zip(c.shape(0), *repeats)) {
     if (failed(c.require(c.d.less(-1, r), "repeats of 0 and above", text(r)))) return failure();
     shape.push_back(c.d.mul(n, r));
   }
+  if (failed(bounded(c, factors))) return failure();
   c.result(c.element(0), shape);
   return success();
 }
@@ -456,6 +475,7 @@ LogicalResult pad(TypeContext &c) {
     shape.push_back(c.d.max(c.d.add(n, c.d.add(before, after)), 0));
     if (mode != "constant" && failed(c.require(c.d.either(c.d.less(0, n), c.d.equal(shape.back(), 0)), "elements to repeat", c.describe(0)))) return failure();
   }
+  if (failed(bounded(c, shape))) return failure();
   c.result(c.element(0), shape);
   return success();
 }
@@ -471,6 +491,7 @@ LogicalResult range(TypeContext &c) {
     if (start->size() != 1 || limit->size() != 1 || delta->size() != 1) return c.node.error("scalars", c.describe(0));
     if (failed(c.require(c.d.negate(c.d.equal((*delta)[0], 0)), "a delta that is not 0", "0"))) return failure();
     n = c.d.max(c.d.ceilDiv(c.d.sub((*limit)[0], (*start)[0]), (*delta)[0]), 0);
+    if (failed(bounded(c, n))) return failure();
   } // a float range has a length that the lowering computes
   c.result(c.element(0), {n});
   return success();
@@ -490,6 +511,7 @@ LogicalResult constantOfShape(TypeContext &c) {
   if (failed(shape)) return failure();
   for (Dim n : *shape)
     if (failed(c.require(c.d.less(-1, n), "dimensions of 0 and above", text(n)))) return failure();
+  if (failed(bounded(c, *shape))) return failure();
   Type element = Float32Type::get(c.node.loc.getContext());
   if (auto value = dyn_cast_if_present<ElementsAttr>(c.node.attributes.get("value"))) element = value.getElementType();
   c.result(element, *shape);
@@ -550,6 +572,7 @@ LogicalResult oneHot(TypeContext &c) {
   }
   Dims shape = c.shape(0);
   shape.insert(shape.begin() + *axis, depth);
+  if (failed(bounded(c, shape))) return failure();
   c.result(c.element(2), shape);
   return success();
 }

@@ -26,6 +26,8 @@ mlir::LogicalResult oneElement(TypeContext &c, unsigned i, const llvm::Twine &wh
 mlir::LogicalResult distinctAxes(TypeContext &c, llvm::ArrayRef<Dim> axes, int64_t rank);
 /// Input |i| has the rank of |extents|, and each of its dimensions is 1 or the extent there.
 mlir::LogicalResult oneOrExtent(TypeContext &c, unsigned i, llvm::ArrayRef<Dim> extents, const llvm::Twine &what);
+/// The product of |sizes| is at most 2^40: one that wraps would be memory of another size.
+mlir::LogicalResult bounded(TypeContext &c, llvm::ArrayRef<Dim> sizes);
 /// Input |i| broadcasts to input 0.
 mlir::LogicalResult broadcastsToFirst(TypeContext &c, unsigned i);
 

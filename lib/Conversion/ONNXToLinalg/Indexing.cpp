@@ -1,6 +1,7 @@
 //===- Indexing.cpp - gather, scatter and data-dependent sizes ----------------===//
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
+#include "ONNXOps/TypeTable.h"
 #include "ONNXToLinalg/Lower.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -256,6 +257,7 @@ LogicalResult oneHot(Lower &l) {
   Dim depth = integer(l.scalar(l.in[1]), l.element(1));
   l.check(l.d.less(-1, depth), "a depth of 0 or more");
   if (!l.types.results[0].shape[*axis].known) l.types.results[0].shape[*axis] = depth;
+  if (failed(bounded(l.types, l.shape()))) return failure();
   l.result([&](ArrayRef<Dim> i) {
     Index at(i.begin(), i.end());
     at.erase(at.begin() + *axis);

@@ -301,6 +301,15 @@ TEST_F(GraphTogether, SizesThatARunComputes) {
   refuses("%x: " + x + ", %n: " + two, "%r, %1 = onnx.op \"Split\"(%x, %n) {version = 13 : i64} : (" + x + ", " + two + ") -> (" + anys(2) + ")\n", {floats({3}), ints({2}, {5, -2})}, "sizes of 0 .. the extent of axis 0");
   refuses("%x: " + x + ", %n: " + one, node("r", "Tile", "%x, %n", x + ", " + one, "", 13), {floats({3}), ints({1}, {-1})}, "repeats of 0 and above");
   refuses("%x: " + x + ", %n: " + one, node("r", "Expand", "%x, %n", x + ", " + one, "", 13), {floats({1}), ints({1}, {-1})}, "dimensions of 0 and above");
+  // Sizes whose product wraps would be memory that is too small.
+  constexpr int64_t large = int64_t(1) << 33;
+  std::string most = "a result of at most ";
+  refuses("%x: " + x + ", %n: " + two, node("r", "Expand", "%x, %n", x + ", " + two, "", 13), {floats({1}), ints({2}, {large, large})}, most);
+  refuses("%x: " + m + ", %n: " + two, node("r", "Tile", "%x, %n", m + ", " + two, "", 13), {floats({1, 2}), ints({2}, {large, large})}, most);
+  refuses("%n: " + two, node("r", "ConstantOfShape", "%n", two, "", 9), {ints({2}, {large, large})}, most);
+  refuses("%x: " + m + ", %n: tensor<4xi64>", node("r", "Pad", "%x, %n", m + ", tensor<4xi64>", "", 13), {floats({1, 1}), ints({4}, {large, large, 0, 0})}, most);
+  refuses("%x: " + x + ", %n: " + two, node("r", "Reshape", "%x, %n", x + ", " + two, "", 14), {floats({16}), ints({2}, {17, 1085102592571150096})}, most);
+  refuses("%x: tensor<?xi64>, %d: " + x + ", %v: " + x, node("r", "OneHot", "%x, %d, %v", "tensor<?xi64>, " + x + ", " + x, "", 11), {ints({2}, {0, 1}), make<float>(DataType::float32, {1}, {0x1p60f}), floats({2})}, "a ");
   // An axis that comes twice would leave a dimension that no element has.
   refuses("%x: " + x + ", %n: " + two, node("r", "Unsqueeze", "%x, %n", x + ", " + two, "", 13), {floats({3}), ints({2}, {0, 0})}, "axes that differ");
   refuses("%x: " + m + ", %n: " + two, node("r", "Squeeze", "%x, %n", m + ", " + two, "", 13), {floats({1, 3}), ints({2}, {0, -2})}, "axes that differ");

@@ -75,6 +75,7 @@ Result<OwningOpRef<plan::ProgramOp>> planForChip(plan::ProgramOp op, artifact::V
   SymbolTable symbols(*own);
   OpBuilder b(op.getContext());
   SmallVector<plan::LaunchOp> launches;
+  llvm::StringSet<> replaced;
   own->walk([&](plan::LaunchOp l) { launches.push_back(l); });
   for (plan::LaunchOp l : launches) {
     auto kernel = symbols.lookup<plan::KernelOp>(l.getKernel());
@@ -94,13 +95,14 @@ Result<OwningOpRef<plan::ProgramOp>> planForChip(plan::ProgramOp op, artifact::V
       k->setAttr("shared_bytes", b.getI64IntegerAttr(shape.sharedBytes));
       symbols.insert(k);
     }
+    replaced.insert(kernel.getSymName());
     l.setKernel(name);
     l.setItemKind(uint64_t(shape.items)), l.setItems(shape.count), l.setItemRows(shape.itemRows);
   }
-  llvm::StringSet<> used;
-  for (plan::LaunchOp l : launches) used.insert(l.getKernel());
+  // A kernel that another has replaced everywhere is left out; what no launch ever named is refused or built like the rest.
+  for (plan::LaunchOp l : launches) replaced.erase(l.getKernel());
   for (auto k : llvm::make_early_inc_range(own->getOps<plan::KernelOp>()))
-    if (!used.contains(k.getSymName())) k.erase();
+    if (replaced.contains(k.getSymName())) k.erase();
   return own;
 }
 

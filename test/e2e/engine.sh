@@ -73,4 +73,4 @@ compile "$MODEL" -o "$WORK/smollm2.lathe"
 EXPECT= # of so few schedules, with the seed that was tried
 if [ "$SEED" = 1 ]; then EXPECT="--expect recomputed,cached,forks,cancels"; fi
 "$BUILD/test/e2e/EngineFuzz" --requests 12 --prompt 60 --new 60 --context 128 $EXPECT "$SEED" $(schedules 6 300) "$WORK/smollm2.lathe"
-"$BUILD/test/e2e/EngineFuzz" --requests 8 --prompt 8 --new 100 --context 128 --save 1 "$SEED" $(schedules 3 40) "$WORK/smollm2.lathe"
+"$BUILD/test/e2e/EngineFuzz" --requests 8 --prompt 8 --new 100 --context 128 --save 1 "$SEED" $(schedules 5 40) "$WORK/smollm2.lathe"

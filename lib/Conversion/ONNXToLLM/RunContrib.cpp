@@ -103,6 +103,8 @@ bool GraphRun::attend(const AttentionCall &call, TermId &result, TermId &key, Te
   };
   if (!history(call.k, call.pastKey, call.headSize, key) || !history(call.v, call.pastValue, call.valueSize, value)) return false;
   if (call.heads % call.kvHeads) return refuse("query heads that are no multiple of the KV heads"), false;
+  if (!(call.scale > 0) || !std::isfinite(call.scale) || !(call.softcap >= 0) || !std::isfinite(call.softcap))
+    return refuse("expected a positive scale and a soft cap of 0 or more, found " + std::to_string(call.scale) + " and " + std::to_string(call.softcap)), false;
   TermId scores = terms.scores(call.q.id, key, call.heads, call.headSize);
   scores = terms.scale(scores, call.scale);
   if (call.softcap > 0) scores = terms.scale(terms.unary("tanh", terms.scale(scores, 1 / call.softcap)), call.softcap);
@@ -117,6 +119,8 @@ bool GraphRun::attend(const AttentionCall &call, TermId &result, TermId &key, Te
     return refuse("attention without a causal mask"), false;
   }
   if (call.causal) scores = terms.masked(scores, call.window, -INFINITY);
+  // Of a scale and a cap that no float holds the product of.
+  if (terms[scores].kind != Kind::scores) return refuse("scores whose scale and soft cap cannot be told apart from " + terms.text(scores, 1)), false;
   result = terms.attend(terms.softmax(scores), value, call.valueSize);
   return true;
 }

@@ -481,7 +481,7 @@ class Graph:
             for what, wrong in (('not-causal', dict(causal=0)), ('sliding-cache', dict(sliding_window_cache=1)), ('quantized-cache', dict(k_quant_type='PER_TENSOR')), ('smooth', dict(smooth_softmax=1))):
                 if self.broken(what, i):
                     rest |= wrong
-            y, pk, pv = self.contrib('GroupQueryAttention', q, k, v, *past, last, total, *tables, results=3, num_heads=HEADS, kv_num_heads=self.kv, scale=scale, **rest)
+            y, pk, pv = self.contrib('GroupQueryAttention', q, k, v, *past, last, total, *tables, results=3, num_heads=HEADS, kv_num_heads=self.kv, scale=-scale if self.broken('negative-scale', i) else scale, **rest)
         elif way == 'mha':
             q, k = (self.op('Reshape', self.op('Transpose', self.rotate(self.heads(t, HEADS), HEADS), perm=[0, 2, 1, 3]), self.constant([0, 0, HEADS * SIZE])) if self.o.rope != 'none' else t
                     for t in (q, k))

@@ -495,9 +495,11 @@ LogicalResult inferTypes(TypeContext &c) {
     return c.node.error(range + " inputs", Twine(given));
   }
   size_t letters = strlen(e->kinds);
+  // Of any number of inputs none may be left out, not the last ones either.
+  if (e->most < 0) given = int(c.operands.size());
   for (int i = 0; i < given; ++i) {
     if (!c.has(i)) {
-      if (i < e->least) return c.node.error("input " + Twine(i), "nothing");
+      if (i < e->least || e->most < 0) return c.node.error("input " + Twine(i), "nothing");
       continue;
     }
     char kind = e->kinds[std::min<size_t>(i, letters - 1)];

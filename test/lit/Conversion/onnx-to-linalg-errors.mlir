@@ -212,3 +212,12 @@ func.func @main(%x: tensor<1x2x8xf32>, %p: tensor<0xi64>, %c: tensor<9x2xf32>, %
   %r = onnx.op "RotaryEmbedding"(%x, %p, %c, %s) {domain = "com.microsoft", version = 1 : i64} : (tensor<1x2x8xf32>, tensor<0xi64>, tensor<9x2xf32>, tensor<9x2xf32>) -> tensor<1x2x8xf32>
   return %r : tensor<1x2x8xf32>
 }
+
+// -----
+
+func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+  %n = onnx.none : none
+  // expected-error@+1 {{expected input 2, found nothing}}
+  %r = onnx.op "Max"(%x, %x, %n) {version = 13 : i64} : (tensor<2xf32>, tensor<2xf32>, none) -> tensor<2xf32>
+  return %r : tensor<2xf32>
+}

@@ -21,6 +21,9 @@ if(LATHE_SANITIZE)
   # Without NDEBUG a pass's statistic has a flag that the LLVM libraries, built with it, do not initialise.
   target_compile_options(LathePch PUBLIC -fno-sanitize=bool)
 endif()
+# CMake would also include the header itself by its absolute path, which the precompiled one already holds: without it two checkouts give a
+# compiler cache the same command line.
+set(CMAKE_CXX_COMPILE_OPTIONS_USE_PCH -Xclang -include-pch -Xclang <PCH_FILE>)
 target_precompile_headers(LathePch PRIVATE ${CMAKE_SOURCE_DIR}/cmake/Pch.h)
 
 # All TableGen outputs hang on this target; every MLIR library depends on it.

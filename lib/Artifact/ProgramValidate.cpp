@@ -17,7 +17,10 @@ constexpr uint64_t maxRowCount = 1 << 16, maxPositions = 1 << 26, maxArena = uin
 
 template <typename... Args>
 Status wrong(const char *format, Args... args) {
-  return makeError(StatusCode::dataLoss, format, args...);
+  if constexpr (sizeof...(Args) == 0)
+    return makeError(StatusCode::dataLoss, "%s", format);
+  else
+    return makeError(StatusCode::dataLoss, format, args...);
 }
 
 Status range(const char *what, uint64_t value, uint64_t low, uint64_t high) {

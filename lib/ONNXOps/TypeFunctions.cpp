@@ -497,9 +497,8 @@ LogicalResult range(TypeContext &c) {
   return success();
 }
 LogicalResult shapeOf(TypeContext &c) {
-  int64_t rank = c.rank(0), start = c.node.integer("start", 0), end = c.node.integer("end", rank);
-  auto clamp = [&](int64_t x) { return std::clamp<int64_t>(x < 0 ? x + rank : x, 0, rank); };
-  c.result(i64(c), {Dim(std::max<int64_t>(0, clamp(end) - clamp(start)))});
+  int64_t rank = c.rank(0);
+  c.result(i64(c), {Dim(onnx::shapeRange(c.node.integer("start", 0), c.node.integer("end", rank), rank).count)});
   return success();
 }
 LogicalResult sizeOf(TypeContext &c) {

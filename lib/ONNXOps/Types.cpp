@@ -169,9 +169,9 @@ FailureOr<SliceSpec> sliceSpec(TypeContext &c) {
         Dim high = d.sub(extent, back), low = d.sub(0, back);
         return d.min(d.max(x, low), high);
       };
-      // Backwards a start of less than -extent stays at 0, an end becomes -1.
+      // Backwards a start of less than -extent stays at 0 (an empty axis has no such element), an end becomes -1.
       Dim from = clamp((*starts)[i]), to = clamp((*ends)[i]);
-      from = d.select(back, d.max(from, 0), from);
+      from = d.select(back, d.min(d.max(from, 0), d.sub(extent, 1)), from);
       Dim size = d.max(d.ceilDiv(d.sub(to, from), step), 0);
       s.start[k] = d.select(here, from, s.start[k]);
       s.step[k] = d.select(here, step, s.step[k]);

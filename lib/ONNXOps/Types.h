@@ -8,6 +8,7 @@
 #pragma once
 #include "ONNXOps/Dim.h"
 #include "ONNXOps/Node.h"
+#include "lathe/ONNX/Numbers.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include <functional>
 

@@ -9,31 +9,34 @@ namespace lathe::ops {
 using namespace mlir;
 using onnx::DataType;
 
-int64_t elementBytes(DataType type) { return std::max(8, onnxfile::dataTypeBits(type)) / 8; }
+onnx::HostTensor hostTensor(DenseElementsAttr value) {
+  ShapedType tensor = value.getType();
+  onnx::HostTensor out;
+  out.type = onnx::dataType(tensor.getElementType());
+  out.shape.assign(tensor.getShape().begin(), tensor.getShape().end());
+  int64_t i = 0, each = elementBytes(out.type);
+  out.data.resize(size_t(tensor.getNumElements() * each));
+  bool isSigned = !onnx::isUnsigned(out.type) && !onnx::isFloat(out.type) && out.type != DataType::boolean;
+  auto put = [&](APInt x) {
+    x = isSigned ? x.sextOrTrunc(unsigned(each * 8)) : x.zextOrTrunc(unsigned(each * 8));
+    std::memcpy(out.data.data() + i++ * each, x.getRawData(), size_t(each));
+  };
+  if (isa<FloatType>(tensor.getElementType()))
+    for (const APFloat &x : value.getValues<APFloat>())
+      put(x.bitcastToAPInt());
+  else
+    for (const APInt &x : value.getValues<APInt>())
+      put(x);
+  return out;
+}
 
 Result<onnx::HostTensor> readWeight(Type type, Attribute value) {
+  if (auto dense = dyn_cast<DenseElementsAttr>(value)) return hostTensor(dense);
   auto tensor = cast<RankedTensorType>(type);
   onnx::HostTensor out;
   out.type = onnx::dataType(tensor.getElementType());
   out.shape.assign(tensor.getShape().begin(), tensor.getShape().end());
   int bits = onnxfile::dataTypeBits(out.type);
-  int64_t count = tensor.getNumElements(), each = elementBytes(out.type);
-  if (auto dense = dyn_cast<DenseElementsAttr>(value)) {
-    out.data.resize(size_t(count * each));
-    auto put = [&](int64_t i, APInt x) {
-      bool isSigned = isa<IntegerType>(tensor.getElementType()) && !tensor.getElementType().isUnsignedInteger() && bits > 1 && out.type != DataType::boolean;
-      x = isSigned ? x.sextOrTrunc(unsigned(each * 8)) : x.zextOrTrunc(unsigned(each * 8));
-      std::memcpy(out.data.data() + i * each, x.getRawData(), size_t(each));
-    };
-    int64_t i = 0;
-    if (isa<FloatType>(tensor.getElementType()))
-      for (const APFloat &x : dense.getValues<APFloat>())
-        put(i++, x.bitcastToAPInt());
-    else
-      for (const APInt &x : dense.getValues<APInt>())
-        put(i++, x);
-    return out;
-  }
   auto file = dyn_cast<onnx::FileAttr>(value);
   if (!file) return makeError(StatusCode::invalidArgument, "expected the bytes of a file or a dense value as a weight");
   std::string path = file.getPath().str();
@@ -49,13 +52,7 @@ Result<onnx::HostTensor> readWeight(Type type, Attribute value) {
         b = b != 0;
     return out;
   }
-  bool isSigned = out.type == DataType::int4 || out.type == DataType::int2;
-  out.data.reserve(size_t(count));
-  for (int64_t i = 0; i < count; ++i) {
-    int v = data[i * bits / 8] >> (i * bits % 8) & ((1 << bits) - 1);
-    if (isSigned && v >> (bits - 1)) v -= 1 << bits;
-    out.data.push_back(uint8_t(v));
-  }
+  out.data = onnx::unpacked(out.type, data, size_t(tensor.getNumElements()));
   return out;
 }
 

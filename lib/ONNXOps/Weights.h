@@ -2,7 +2,7 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #pragma once
-#include "lathe/ONNX/Hooks.h"
+#include "lathe/ONNX/Numbers.h"
 
 namespace lathe::ops {
 
@@ -10,7 +10,9 @@ namespace lathe::ops {
 /// dataLoss: the file is shorter than it was.
 Result<onnx::HostTensor> readWeight(mlir::Type type, mlir::Attribute value);
 
-/// Bytes of an element in memory: at least one.
-int64_t elementBytes(onnx::DataType type);
+/// A dense value of numbers in memory.
+onnx::HostTensor hostTensor(mlir::DenseElementsAttr value);
+
+using onnx::elementBytes;
 
 } // namespace lathe::ops

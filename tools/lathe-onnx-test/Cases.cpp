@@ -2,6 +2,7 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #include "Cases.h"
+#include "lathe/ONNX/Numbers.h"
 #include "lathe/import/ONNX.h"
 #include "llvm/ADT/APFloat.h"
 #include <cmath>
@@ -42,12 +43,7 @@ Result<HostTensor> readTensor(const std::string &path) {
     out.data.assign(data, data + t.bytes);
     return out;
   }
-  bool isSigned = t.type == DataType::int4 || t.type == DataType::int2;
-  for (int64_t i = 0; i < t.elements(); ++i) {
-    int v = data[i * bits / 8] >> (i * bits % 8) & ((1 << bits) - 1);
-    if (isSigned && v >> (bits - 1)) v -= 1 << bits;
-    out.data.push_back(uint8_t(v));
-  }
+  out.data = onnx::unpacked(t.type, data, size_t(t.elements()));
   return out;
 }
 

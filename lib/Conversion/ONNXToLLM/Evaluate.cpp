@@ -49,7 +49,7 @@ FailureOr<Shape> reshapedShape(NodeOp op, ArrayRef<int64_t> from, const Known &t
   return out;
 }
 
-FailureOr<SmallVector<SliceRange>> sliceRanges(NodeOp op, ArrayRef<int64_t> shape, Inputs inputs) {
+FailureOr<SmallVector<std::pair<int64_t, onnx::AxisRange>>> sliceRanges(NodeOp op, ArrayRef<int64_t> shape, Inputs inputs) {
   Shape starts = integersOf(op, inputs, 1, "starts"), ends = integersOf(op, inputs, 2, "ends");
   Shape axes = integersOf(op, inputs, 3, "axes"), steps = integersOf(op, inputs, 4, "");
   if (axes.empty()) {
@@ -58,18 +58,11 @@ FailureOr<SmallVector<SliceRange>> sliceRanges(NodeOp op, ArrayRef<int64_t> shap
   }
   if (steps.empty()) steps.assign(starts.size(), 1);
   if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size()) return failure();
-  SmallVector<SliceRange> out;
+  SmallVector<std::pair<int64_t, onnx::AxisRange>> out;
   for (size_t k = 0; k < starts.size(); ++k) {
     auto axis = axisOf(axes[k], static_cast<int64_t>(shape.size()));
     if (failed(axis) || steps[k] == 0) return failure();
-    int64_t size = shape[*axis], step = steps[k];
-    auto clamp = [&](int64_t at, int64_t low, int64_t high) {
-      if (at < 0) at = at < -size ? -1 - size : at + size; // far below stays below
-      return std::clamp(at, low, high);
-    };
-    int64_t begin = step > 0 ? clamp(starts[k], 0, size) : clamp(starts[k], -1, size - 1);
-    int64_t end = step > 0 ? clamp(ends[k], 0, size) : clamp(ends[k], -1, size - 1);
-    out.push_back({*axis, begin, end, step});
+    out.push_back({*axis, onnx::rangeOf(starts[k], ends[k], steps[k], shape[*axis])});
   }
   return out;
 }

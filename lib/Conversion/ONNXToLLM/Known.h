@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 #include "dialects/ONNX/ONNX.h"
-#include "lathe/ONNX/Hooks.h"
+#include "lathe/ONNX/Numbers.h"
 #include "lathe/base/MappedFile.h"
 #include "lathe/base/Status.h"
 #include "llvm/ADT/SmallVector.h"
@@ -24,17 +24,7 @@ constexpr int64_t maxKnownElements = int64_t(1) << 24;
 /// What a run holds at a time of values that it computed (8 bytes an element), and what a ParamReader keeps of weights that it read.
 constexpr int64_t maxHeldElements = int64_t(1) << 27;
 
-bool isFloatType(DataType type);
-/// |value| as |type| holds it.
-double roundTo(DataType type, double value);
 int64_t elementsOf(llvm::ArrayRef<int64_t> shape);
-/// Right-aligned broadcast; failure when the shapes do not fit.
-mlir::FailureOr<Shape> broadcast(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b);
-/// Strides of |shape| within |out| (0 where broadcast), aligned on the right.
-Shape broadcastStrides(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> out);
-/// Calls |visit| with the flat index into |out| and the offset that |strides| give, in order.
-void forEachIndex(llvm::ArrayRef<int64_t> out, llvm::ArrayRef<llvm::ArrayRef<int64_t>> strides,
-                  llvm::function_ref<void(int64_t, llvm::ArrayRef<int64_t>)> visit);
 
 /// A tensor of numbers. Integers and bools are in |i|, everything else in |f|, rounded to the type.
 struct Known {
@@ -47,7 +37,7 @@ struct Known {
 
   static Known make(DataType type, llvm::ArrayRef<int64_t> shape);
   static Known integers(llvm::ArrayRef<int64_t> values, bool scalar = false);
-  bool isFloat() const { return isFloatType(type); }
+  bool isFloat() const { return onnx::isFloat(type); }
   int64_t elements() const { return elementsOf(shape); }
   double number(int64_t k) const { return isFloat() ? f[k] : static_cast<double>(i[k]); }
   void set(int64_t k, double value);
@@ -87,11 +77,8 @@ mlir::FailureOr<int64_t> axisOf(int64_t axis, int64_t rank);
 mlir::FailureOr<Shape> reshapedShape(NodeOp op, llvm::ArrayRef<int64_t> from, const Known &target);
 /// Integers of an input, or of an attribute in older operator sets; empty when neither is there.
 Shape integersOf(NodeOp op, Inputs inputs, unsigned input, llvm::StringRef attribute);
-/// One axis of a Slice.
-struct SliceRange {
-  int64_t axis, begin, end, step;
-};
-mlir::FailureOr<llvm::SmallVector<SliceRange>> sliceRanges(NodeOp op, llvm::ArrayRef<int64_t> shape, Inputs inputs);
+/// The axes that a Slice cuts, and what it takes of each.
+mlir::FailureOr<llvm::SmallVector<std::pair<int64_t, onnx::AxisRange>>> sliceRanges(NodeOp op, llvm::ArrayRef<int64_t> shape, Inputs inputs);
 /// Sizes of Split's outputs.
 mlir::FailureOr<Shape> splitSizes(NodeOp op, int64_t size, Inputs inputs);
 

@@ -25,7 +25,7 @@ GraphRun::GraphRun(func::FuncOp main, ArrayRef<Role> roles, Sizes sizes, int64_t
 }
 
 bool GraphRun::keepsValues(DataType from, DataType to) const {
-  if (!isFloatType(from) || !isFloatType(to)) return false;
+  if (!onnx::isFloat(from) || !onnx::isFloat(to)) return false;
   return from == to || to == DataType::float32 || to == DataType::float64 || to == own;
 }
 
@@ -175,7 +175,7 @@ void GraphRun::weight(onnx::WeightOp op) {
 }
 
 void GraphRun::load(Abstract &x) {
-  if (x.is != Abstract::weight || x.known || x.swapped || !x.of || x.of.bits || x.of.qdq || !isFloatType(x.type)) return;
+  if (x.is != Abstract::weight || x.known || x.swapped || !x.of || x.of.bits || x.of.qdq || !onnx::isFloat(x.type)) return;
   auto type = cast<RankedTensorType>(onnx::ParamOp(x.of.param).getType());
   bool asStored = type.getShape() == ArrayRef<int64_t>(x.shape) && onnx::dataType(type.getElementType()) == x.type;
   if (!asStored || held + type.getNumElements() > maxHeldElements) return;

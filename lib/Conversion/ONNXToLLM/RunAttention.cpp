@@ -3,6 +3,7 @@
 //===----------------------------------------------------------------------===//
 #include "Run.h"
 #include <cmath>
+#include <numeric>
 
 using namespace mlir;
 
@@ -11,20 +12,20 @@ namespace lathe::raise {
 bool GraphRun::windowOf(const Known &mask, const Layout &layout, bool boolean, int64_t &window, double &least) {
   Shape shape = shapeOf(layout);
   auto rank = shape.size();
-  if (rank < 2 || failed(broadcast(mask.shape, shape)) || *broadcast(mask.shape, shape) != shape) return refuse("a mask of another shape than the scores"), false;
-  Shape strides = broadcastStrides(mask.shape, shape);
+  if (rank < 2 || failed(onnx::broadcastShape(mask.shape, shape)) || *onnx::broadcastShape(mask.shape, shape) != shape) return refuse("a mask of another shape than the scores"), false;
+  Shape strides = onnx::broadcastStrides(mask.shape, rank);
   bool fits = sizeOf(layout[rank - 1]) == sizes.total() && sizeOf(layout[rank - 2]) == sizes.step;
   if (!fits) return refuse("a mask of scores laid out as " + layoutText(layout)), false;
   // All sequences and heads see the same.
   Shape outer(ArrayRef(shape).drop_back(2));
   int64_t seen = 0, longest = 0; // the window, and the longest row that sees everything
   bool restricted = false, good = true, plain = true;
-  Shape outerStrides(ArrayRef(strides).drop_back(2));
-  forEachIndex(outer, {outerStrides}, [&](int64_t, ArrayRef<int64_t> at) {
+  onnx::forEach(outer, [&](ArrayRef<int64_t> index) {
+    int64_t start = std::inner_product(index.begin(), index.end(), strides.begin(), int64_t(0));
     for (int64_t s = 0; s < sizes.step && good; ++s) {
       int64_t position = sizes.past + s, first = -1;
       for (int64_t t = 0; t < sizes.total() && good; ++t) {
-        double value = mask.number(at[0] + s * strides[rank - 2] + t * strides[rank - 1]);
+        double value = mask.number(start + s * strides[rank - 2] + t * strides[rank - 1]);
         bool visible = boolean ? value != 0 : !(value <= -1000);
         if (!boolean && visible && value != 0) plain = false;
         if (!boolean && !visible) least = std::max(least, value);

@@ -358,14 +358,14 @@ bool GraphRun::dequantized(NodeOp op, In in, Out out) {
   for (const Abstract *x : {&scales, zeros})
     if (x && !fits(x->shape)) return refuse("scales or zero points that do not fit the matrix: expected " + shapeText(expected) + ", found " + shapeText(x->shape));
   auto part = [&](const Abstract &x, onnx::ParamOp &param, std::vector<double> &numbers) {
-    if (asStored(x) && (!isFloatType(x.type) || hasScales(x))) param = x.of.param;
+    if (asStored(x) && (!onnx::isFloat(x.type) || hasScales(x))) param = x.of.param;
     else if (x.known)
       for (int64_t k = 0; k < count; ++k)
         numbers.push_back(x.known->number(k));
     else return false;
     return true;
   };
-  if (!isFloatType(scales.type) || scales.type == DataType::float64 || !part(scales, w.scales, w.scaleNumbers)) return refuse("scales that are not stored floats");
+  if (!onnx::isFloat(scales.type) || scales.type == DataType::float64 || !part(scales, w.scales, w.scaleNumbers)) return refuse("scales that are not stored floats");
   if (zeros && (zeros->type != codes.type || !part(*zeros, w.zeros, w.zeroNumbers))) return refuse("zero points that are not stored in the type of the codes");
   // What the operator gives has the type of its scales, or the one that is asked for.
   auto type = static_cast<DataType>(op.getInt("output_dtype", 0));

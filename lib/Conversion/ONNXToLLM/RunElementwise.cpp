@@ -39,10 +39,10 @@ bool GraphRun::isPositions(const Known &value, ArrayRef<int64_t> shape) const {
 FailureOr<int> GraphRun::tableOf(const Known &value, const Layout &layout, ArrayRef<int64_t> shape) {
   auto rank = shape.size();
   if (rank < 2 || value.shape.empty()) return failure();
-  if (auto both = broadcast(value.shape, shape); failed(both) || *both != Shape(shape)) return failure();
+  if (auto both = onnx::broadcastShape(value.shape, shape); failed(both) || *both != Shape(shape)) return failure();
   int64_t columns = value.shape.back();
   if (!isInner(layout[rank - 1], columns) || columns < 1) return failure();
-  Shape strides = broadcastStrides(value.shape, shape);
+  Shape strides = onnx::broadcastStrides(value.shape, rank);
   int64_t step = 0;
   for (size_t k = 0; k + 1 < rank; ++k) {
     if (!strides[k]) continue;
@@ -66,7 +66,7 @@ FailureOr<int> GraphRun::tableOf(const Known &value, const Layout &layout, Array
 
 /// x op number, where number broadcasts into x's shape.
 bool GraphRun::termNumber(StringRef name, const Abstract &x, const Abstract &y, bool reversed, Abstract &out) {
-  auto shape = broadcast(x.shape, y.shape);
+  auto shape = onnx::broadcastShape(x.shape, y.shape);
   if (failed(shape)) return refuse("expected shapes that broadcast, found " + shapeText(x.shape) + " and " + shapeText(y.shape));
   Layout layout = padded(x.layout, shape->size());
   if (shapeOf(layout) != *shape) return refuse("broadcasts values of tokens");
@@ -102,7 +102,7 @@ bool GraphRun::termNumber(StringRef name, const Abstract &x, const Abstract &y, 
 }
 
 bool GraphRun::termTerm(StringRef name, const Abstract &x, const Abstract &y, Abstract &out) {
-  auto shape = broadcast(x.shape, y.shape);
+  auto shape = onnx::broadcastShape(x.shape, y.shape);
   if (failed(shape)) return refuse("expected shapes that broadcast, found " + shapeText(x.shape) + " and " + shapeText(y.shape));
   Layout a = padded(x.layout, shape->size()), b = padded(y.layout, shape->size());
   auto result = [&](TermId id, const Layout &layout) {

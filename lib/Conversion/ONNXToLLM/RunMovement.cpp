@@ -20,12 +20,8 @@ bool GraphRun::shapes(NodeOp op, In in, Out out) {
   if (!op.getDomain().empty()) return false;
   if (op.getOpType() == "Shape") {
     auto rank = static_cast<int64_t>(in[0]->shape.size());
-    auto bound = [&](StringRef name, int64_t fallback) {
-      int64_t at = op.getInt(name, fallback);
-      return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank);
-    };
-    int64_t begin = bound("start", 0), end = std::max(begin, bound("end", rank));
-    out[0] = known(Known::integers(ArrayRef(in[0]->shape).slice(begin, end - begin)));
+    onnx::AxisRange range = onnx::shapeRange(op.getInt("start", 0), op.getInt("end", rank), rank);
+    out[0] = known(Known::integers(ArrayRef(in[0]->shape).slice(range.begin, range.count)));
     return true;
   }
   if (op.getOpType() == "Size") {
@@ -158,7 +154,7 @@ bool GraphRun::movement(NodeOp op, In in, Out out) {
     // A matrix may be transposed; other moves must leave the order of the elements as it is.
     auto rank = x.shape.size();
     auto to = static_cast<DataType>(op.getInt("to", 0));
-    if (name == "Cast" && isFloatType(to) && isFloatType(x.type) && !keepsValues(x.type, to)) return refuse("rounds a weight to " + onnx::dataTypeName(to));
+    if (name == "Cast" && onnx::isFloat(to) && onnx::isFloat(x.type) && !keepsValues(x.type, to)) return refuse("rounds a weight to " + onnx::dataTypeName(to));
     if (name == "Identity" || (name == "Cast" && keepsValues(x.type, to))) {
       out[0] = x;
       if (name == "Cast") out[0].type = to;
@@ -176,7 +172,7 @@ bool GraphRun::movement(NodeOp op, In in, Out out) {
       auto target = reshapedShape(op, x.shape, *in[1]->known);
       if (failed(target)) return false;
       shape = *target;
-      if (!isFloatType(x.type) && !x.swapped) { // codes: their order in memory is all that counts
+      if (!onnx::isFloat(x.type) && !x.swapped) { // codes: their order in memory is all that counts
         out[0] = x;
         out[0].shape = shape;
         out[0].known = nullptr;
@@ -224,7 +220,7 @@ bool GraphRun::movement(NodeOp op, In in, Out out) {
   }
   if (name == "Cast") {
     auto to = static_cast<DataType>(op.getInt("to", 0));
-    if (!isFloatType(to)) return terms[x.id].kind == Kind::unary && terms[x.id].name == "isnan" ? (out[0] = x, true) : refuse("turns values of tokens into integers");
+    if (!onnx::isFloat(to)) return terms[x.id].kind == Kind::unary && terms[x.id].name == "isnan" ? (out[0] = x, true) : refuse("turns values of tokens into integers");
     if (!keepsValues(x.type, to)) return refuse("rounds values of tokens to " + onnx::dataTypeName(to) + ", which is not the type of the graph's weights");
     out[0] = x;
     out[0].type = to;
@@ -300,7 +296,7 @@ bool GraphRun::movement(NodeOp op, In in, Out out) {
         wanted[k] *= x.shape[k];
       }
     }
-    auto shape = broadcast(x.shape, wanted);
+    auto shape = onnx::broadcastShape(x.shape, wanted);
     if (failed(shape)) return refuse("expected a shape that " + shapeText(x.shape) + " broadcasts with, found " + shapeText(wanted));
     Layout layout = padded(x.layout, shape->size());
     for (size_t k = 0; k < shape->size(); ++k)
@@ -317,32 +313,31 @@ bool GraphRun::movement(NodeOp op, In in, Out out) {
                     shapeText(integersOf(op, numbers, 2, "ends")) + ", " + shapeText(integersOf(op, numbers, 3, "axes")) + " and " + shapeText(integersOf(op, numbers, 4, "")));
     Abstract current = x;
     SmallVector<bool> cut(rank, false);
-    for (const SliceRange &range : *ranges) {
-      if (cut[range.axis]) return refuse("cuts axis " + std::to_string(range.axis) + " twice");
-      cut[range.axis] = true;
+    for (auto [axis, range] : *ranges) {
+      if (cut[axis]) return refuse("cuts axis " + std::to_string(axis) + " twice");
+      cut[axis] = true;
       if (current.is == Abstract::number) { // nothing is left already
         Shape shape = current.shape;
-        int64_t from = range.step > 0 ? range.begin : range.end, to = range.step > 0 ? range.end : range.begin, step = range.step > 0 ? range.step : -range.step;
-        shape[range.axis] = to > from ? (to - from - 1) / step + 1 : 0;
+        shape[axis] = range.count;
         current = known(Known::make(current.type, shape));
         continue;
       }
       if (range.step == 1) {
-        if (!sliceAxis(current, range.axis, range.begin, range.end, current)) return true;
+        if (!sliceAxis(current, axis, range.begin, range.end, current)) return true;
         continue;
       }
       // Every second element: the last axis as pairs.
-      int64_t size = current.shape[range.axis];
+      int64_t size = current.shape[axis];
       if (range.step < 1 || size % range.step || range.begin >= range.step || range.end <= size - range.step + range.begin)
         return refuse("a step that does not divide the axis");
       Shape split = current.shape;
-      split[range.axis] = size / range.step;
-      split.insert(split.begin() + range.axis + 1, range.step);
+      split[axis] = size / range.step;
+      split.insert(split.begin() + axis + 1, range.step);
       auto layout = reshaped(current.layout, split);
       if (failed(layout)) return refuse("steps over an axis that is not of features");
       Abstract pairs = term(current.id, *layout, current.type), one;
-      if (!sliceAxis(pairs, range.axis + 1, range.begin, range.begin + 1, one)) return true;
-      one.layout.erase(one.layout.begin() + range.axis + 1);
+      if (!sliceAxis(pairs, axis + 1, range.begin, range.begin + 1, one)) return true;
+      one.layout.erase(one.layout.begin() + axis + 1);
       current = term(one.id, one.layout, one.type);
     }
     out[0] = current;

@@ -79,11 +79,8 @@ std::optional<Dims> GraphLowering::foldElements(onnx::NodeOp op, const NodeView 
   DimMath d(b, view.loc);
   TensorValue first = inputs.empty() ? TensorValue() : lookup(inputs[0]);
   if (view.op == "Shape") {
-    int64_t rank = first.rank(), start = view.integer("start", 0), end = view.integer("end", rank);
-    auto clamp = [&](int64_t x) { return std::clamp<int64_t>(x < 0 ? x + rank : x, 0, rank); };
-    start = clamp(start);
-    end = std::max(start, clamp(end));
-    return Dims(first.shape.begin() + start, first.shape.begin() + end);
+    onnx::AxisRange range = onnx::shapeRange(view.integer("start", 0), view.integer("end", first.rank()), first.rank());
+    return Dims(first.shape.begin() + range.begin, first.shape.begin() + range.end);
   }
   if (view.op == "Size") return Dims{d.product(first.shape)};
   auto a = known(0);
@@ -147,10 +144,8 @@ std::optional<Dims> GraphLowering::foldElements(onnx::NodeOp op, const NodeView 
     auto ends = known(2), steps = known(4);
     if (second->size() != 1 || !ends || ends->size() != 1 || !(*second)[0].known || !(*ends)[0].known) return std::nullopt;
     if (inputs.size() > 4 && lookup(inputs[4]) && !(steps && steps->size() == 1 && (*steps)[0].is(1))) return std::nullopt;
-    int64_t n = int64_t(a->size());
-    auto clamp = [&](int64_t x) { return std::clamp<int64_t>(x < 0 ? x + n : x, 0, n); };
-    int64_t from = clamp(*(*second)[0].known), to = std::max(from, clamp(*(*ends)[0].known));
-    return Dims(a->begin() + from, a->begin() + to);
+    onnx::AxisRange range = onnx::rangeOf(*(*second)[0].known, *(*ends)[0].known, 1, int64_t(a->size()));
+    return Dims(a->begin() + range.begin, a->begin() + range.begin + range.count);
   }
   // Element by element: lists, or one element against any number of them.
   bool lists = second && first.rank() <= 1 && lookup(inputs[1]).rank() <= 1 && a->size() == second->size();

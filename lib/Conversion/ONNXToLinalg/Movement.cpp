@@ -146,9 +146,7 @@ LogicalResult range(Lower &l) {
 }
 LogicalResult shapeOf(Lower &l) {
   const TensorValue &x = l.in[0];
-  int64_t start = l.node.integer("start", 0);
-  start = std::clamp<int64_t>(start < 0 ? start + x.rank() : start, 0, x.rank());
-  int64_t n = *l.shape()[0].known;
+  auto [start, end, step, n] = onnx::shapeRange(l.node.integer("start", 0), l.node.integer("end", x.rank()), x.rank());
   if (n == 0) {
     l.out.push_back(l.empty(l.resultElement(), l.shape()));
     return success();

@@ -2,6 +2,7 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #include "dialects/ONNX/ONNX.h"
+#include "lathe/ONNX/Numbers.h"
 #include "lathe/ONNX/Operators.h"
 #include "lathe/base/MappedFile.h"
 #include "lathe/import/ONNXModule.h"
@@ -114,7 +115,7 @@ Result<DenseElementsAttr> ModuleBuilder::dense(const onnxfile::Tensor &tensor, A
     if (bits == 8)
       values.push_back(APInt(1, bytes[i] != 0));
     else
-      values.push_back(APInt(static_cast<unsigned>(bits), (bytes[i * static_cast<size_t>(bits) / 8] >> (i * static_cast<size_t>(bits) % 8)) & ((1 << bits) - 1)));
+      values.push_back(APInt(static_cast<unsigned>(bits), onnx::packedBits(bytes.data(), i, bits)));
   }
   if (isa<IntegerType>(element)) return DenseElementsAttr::get(type, values);
   SmallVector<APFloat> floats;

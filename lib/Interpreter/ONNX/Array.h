@@ -3,12 +3,18 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 #include "ONNXOps/Types.h"
-#include "lathe/ONNX/Hooks.h"
+#include "lathe/ONNX/Numbers.h"
 #include <functional>
 
 namespace lathe::interp {
 
 using Sizes = std::vector<int64_t>;
+using onnx::broadcastPlace;
+using onnx::castTo;
+using onnx::forEach;
+using onnx::placeOf;
+using onnx::roundTo;
+using onnx::wrapTo;
 
 /// Values of float types as double, of all others as 64-bit integers (uint64 by its bits, bool 0 or 1).
 struct Array {
@@ -17,8 +23,8 @@ struct Array {
   std::vector<double> f;
   std::vector<int64_t> i;
 
-  bool floating() const;
-  bool isUnsigned() const;
+  bool floating() const { return onnx::isFloat(type); }
+  bool isUnsigned() const { return onnx::isUnsigned(type); }
   int64_t count() const;
   int64_t rank() const { return int64_t(shape.size()); }
   /// Element |k| as double, whatever the type.
@@ -33,23 +39,10 @@ struct Array {
 };
 
 Array makeArray(onnx::DataType type, Sizes shape);
-bool isFloating(onnx::DataType type);
-/// |x| rounded to nearest even in |type|; overflow goes to infinity where the type has one.
-double roundTo(onnx::DataType type, double x);
-/// ONNX Cast of a number: |saturate| is about 8-bit floats.
-double castTo(onnx::DataType type, double x, bool saturate);
-int64_t wrapTo(onnx::DataType type, int64_t n);
 
 /// Errors: unsupported (no numbers), invalidArgument (as many bytes as the shape says are expected).
 Result<Array> fromHost(const onnx::HostTensor &t);
 onnx::HostTensor toHost(const Array &a);
-
-/// Calls fn(index) for all indices of |shape|, the last fastest.
-void forEach(const Sizes &shape, const std::function<void(const Sizes &index)> &fn);
-/// Row-major place of |index| in |shape|.
-int64_t placeOf(const Sizes &shape, const Sizes &index);
-/// The same for a tensor that is broadcast to the index's rank.
-int64_t broadcastPlace(const Sizes &shape, const Sizes &index);
 
 /// One node's run. Result arrays are made with the inferred shapes; the function fills them.
 struct Evaluation {

@@ -75,18 +75,18 @@ Status slice(Evaluation &e) {
     if (auto v = e.node.integers(name)) return {v->begin(), v->end()};
     return e.has(k) ? e.ints(k) : std::vector<int64_t>();
   };
-  auto starts = list("starts", 1), axes = list("axes", 3), steps = list("steps", 4);
-  Sizes start(x.shape.size(), 0), step(x.shape.size(), 1);
+  auto starts = list("starts", 1), ends = list("ends", 2), axes = list("axes", 3), steps = list("steps", 4);
+  std::vector<onnx::AxisRange> ranges;
+  for (int64_t size : x.shape)
+    ranges.push_back({0, size, 1, size});
   for (size_t k = 0; k < starts.size(); ++k) {
     auto axis = size_t(axes.empty() ? int64_t(k) : wrapped(axes[k], x.rank()));
-    int64_t n = x.shape[axis];
-    step[axis] = steps.empty() ? 1 : steps[k];
-    start[axis] = step[axis] > 0 ? std::clamp<int64_t>(wrapped(starts[k], n), 0, n) : std::clamp<int64_t>(wrapped(starts[k], n), 0, std::max<int64_t>(n - 1, 0));
+    ranges[axis] = onnx::rangeOf(starts[k], ends[k], steps.empty() ? 1 : steps[k], x.shape[axis]);
   }
   pull(e.out[0], x, [&](const Sizes &index) {
     Sizes from(index);
     for (size_t k = 0; k < from.size(); ++k)
-      from[k] = start[k] + index[k] * step[k];
+      from[k] = ranges[k].begin + index[k] * ranges[k].step;
     return placeOf(x.shape, from);
   });
   return Status();
@@ -150,9 +150,9 @@ Status range(Evaluation &e) {
   return Status();
 }
 Status shapeOf(Evaluation &e) {
-  int64_t rank = e.a(0).rank(), start = std::clamp<int64_t>(wrapped(e.node.integer("start", 0), rank), 0, rank);
+  int64_t rank = e.a(0).rank(), begin = onnx::shapeRange(e.node.integer("start", 0), e.node.integer("end", rank), rank).begin;
   for (int64_t k = 0; k < e.out[0].count(); ++k)
-    e.out[0].i[size_t(k)] = e.a(0).shape[size_t(start + k)];
+    e.out[0].i[size_t(k)] = e.a(0).shape[size_t(begin + k)];
   return Status();
 }
 Status sizeOf(Evaluation &e) {

@@ -21,17 +21,15 @@ int64_t scalePlace(const Evaluation &e, const Sizes &index) {
   return placeOf(scale.shape, at);
 }
 void range(DataType t, double &low, double &high) {
-  Array probe;
-  probe.type = t;
   int bits = onnxfile::dataTypeBits(t);
-  low = probe.isUnsigned() ? 0 : -std::ldexp(1, bits - 1);
-  high = std::ldexp(1, bits - !probe.isUnsigned()) - 1;
+  low = onnx::isUnsigned(t) ? 0 : -std::ldexp(1, bits - 1);
+  high = std::ldexp(1, bits - !onnx::isUnsigned(t)) - 1;
 }
 Status quantizeLinear(Evaluation &e) {
   Array &out = e.out[0];
   int64_t precision = e.node.integer("precision", 0), place = 0;
   auto wide = precision ? DataType(precision) : e.a(1).type;
-  if (!isFloating(wide) || onnxfile::dataTypeBits(wide) < 16) wide = DataType::float32;
+  if (!onnx::isFloat(wide) || onnxfile::dataTypeBits(wide) < 16) wide = DataType::float32;
   forEach(out.shape, [&](const Sizes &index) {
     int64_t at = scalePlace(e, index);
     double q = roundTo(wide, roundTo(wide, e.a(0).number(place)) / roundTo(wide, e.a(1).f[size_t(at)]));

@@ -42,3 +42,27 @@ TEST(ONNXInterpreter, TensorsHaveTheBytesThatTheirShapeSays) {
   EXPECT_EQ(negate({DataType::string, {1}, {}}), "input 0: expected a tensor of numbers, found string");
   EXPECT_EQ(negate({DataType::complex128, {1}, std::vector<uint8_t>(16)}), "input 0: expected a tensor of numbers, found complex128");
 }
+
+TEST(ONNXInterpreter, AnEmptyAxisHasNothingToTakeBackwards) {
+  mlir::DialectRegistry registry;
+  registerAllDialects(registry);
+  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
+  context.loadAllAvailableDialects();
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(R"(
+    func.func @main(%x: tensor<?xi8>, %start: tensor<1xi64>, %end: tensor<1xi64>) -> tensor<*x!onnx.any> {
+      %zero = onnx.constant dense<[0]> : tensor<1xi64>
+      %back = onnx.constant dense<[-1]> : tensor<1xi64>
+      %y = onnx.op "Slice"(%x, %start, %end, %zero, %back) {version = 13 : i64} : (tensor<?xi8>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>) -> tensor<*x!onnx.any>
+      return %y : tensor<*x!onnx.any>
+    })", &context);
+  ASSERT_TRUE(module);
+  auto reversed = [&](std::vector<uint8_t> bytes) {
+    HostTensor x{DataType::int8, {static_cast<int64_t>(bytes.size())}, bytes}, start{DataType::int64, {1}, std::vector<uint8_t>(8, 255)}, end = start;
+    end.data = {0, 0, 0, 0, 0, 0, 0, 128};
+    auto results = interp::runONNX(*module, {x, start, end});
+    EXPECT_TRUE(results.ok()) << results.status().message();
+    return results.ok() ? (*results)[0].data : std::vector<uint8_t>{77};
+  };
+  EXPECT_EQ(reversed({}), std::vector<uint8_t>());
+  EXPECT_EQ(reversed({1, 2, 3}), (std::vector<uint8_t>{3, 2, 1}));
+}

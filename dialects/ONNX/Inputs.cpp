@@ -14,9 +14,9 @@ StepInput stepInput(StringRef name, Type type) {
   bool integers = element.isInteger(64) || element.isInteger(32);
   if (integers && tensor.getRank() == 2) {
     if (name == "input_ids") return StepInput::tokens;
-    if (name == "attention_mask") return StepInput::mask;
     if (name == "position_ids") return StepInput::positions;
   }
+  if ((integers || isa<FloatType>(element)) && tensor.getRank() == 2 && name == "attention_mask") return StepInput::mask;
   if (integers && tensor.getRank() == 1) {
     if (name == "write_indices") return StepInput::writeIndex;
     if (name == "nonpad_kv_seqlen") return StepInput::lengths;

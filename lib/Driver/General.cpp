@@ -2,6 +2,7 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #include "General.h"
+#include "ONNXOps/Node.h"
 #include "ONNXOps/Weights.h"
 #include "NVPTX/Lower.h"
 #include "X86/Compile.h"
@@ -75,7 +76,7 @@ Status describe(func::FuncOp graph, GraphSection &section, std::vector<unsigned>
     GraphPort p = portOf(type, name);
     onnx::StepInput input = onnx::stepInput(name, type);
     if (input == onnx::StepInput::tokens) p.role = GraphRole::tokens;
-    else if (input == onnx::StepInput::mask) p.role = GraphRole::mask;
+    else if (input == onnx::StepInput::mask && (p.type == GraphType::i64 || p.type == GraphType::i32)) p.role = GraphRole::mask;
     else if (input == onnx::StepInput::positions) p.role = GraphRole::positions;
     else if (auto result = results.find(onnx::presentName(name)); input == onnx::StepInput::past && result != results.end()) {
       GraphPort &present = section.outputs[result->second];
@@ -96,7 +97,8 @@ Status describe(func::FuncOp graph, GraphSection &section, std::vector<unsigned>
       present.role = GraphRole::present;
     } else {
       return makeError(StatusCode::unsupported,
-                       "input '%s': a graph that was not recognised takes input_ids, attention_mask, position_ids and past_key_values.* with results present.*, and nothing else", name.c_str());
+                       "input '%s' of %s: a graph that was not recognised takes input_ids, attention_mask and position_ids of integers [batch, tokens], past_key_values.* with results "
+                       "present.*, and nothing else", name.c_str(), ops::typeText(type).c_str());
     }
     section.inputs.push_back(std::move(p));
   }

@@ -1,7 +1,8 @@
 #!/bin/bash
 # The ONNX project's own backend node tests, on the interpreter and as compiled code; the list of unsupported cases in the
 # documentation is what they say. Then operators of com.microsoft, against onnxruntime. Some of both as kernels for a GPU, on the emulator.
-# Last, damaged models: each compiles or is refused. LATHE_FULL=1: all cases on the emulator, and more damaged models, instead.
+# Last, exports rewritten to older operator sets, other positions and other masks, and damaged models: each compiles or is refused. LATHE_FULL=1: all cases on
+# the emulator, all families rewritten, and more damaged models, instead.
 set -euo pipefail
 . "$(dirname "$0")/../../scripts/common.sh"
 BUILD=${LATHE_BUILD:-$ROOT/build}
@@ -17,9 +18,9 @@ if [ ! -f "$WORK/cases-$VERSION-contrib" ]; then
   "$WORK/venv/bin/python" -W ignore test/onnx/make_node_tests.py "$WORK/node" >"$WORK/cases-$VERSION-contrib.tmp"
   mv "$WORK/cases-$VERSION-contrib.tmp" "$WORK/cases-$VERSION-contrib"
 fi
-EVERY=12 MUTANTS=60 PHASE=raise
+EVERY=12 MUTANTS=60 PHASE=raise VARIED=llama
 if [ -n "${LATHE_FULL:-}" ]; then
-  EVERY=1 MUTANTS=200 PHASE=package
+  EVERY=1 MUTANTS=200 PHASE=package VARIED="llama qwen2 qwen3 gemma3 phi3 gpt2"
 else
   say "ONNX node tests: $(cat "$WORK/cases-$VERSION-contrib"), interpreter and compiled"
   "$BUILD/bin/lathe-onnx-test" "$WORK/node" >"$WORK/results.txt" || { grep -P '\tfail' "$WORK/results.txt" | head -40 >&2; fail "$(tail -1 "$WORK/results.txt")"; }
@@ -34,6 +35,8 @@ for cases in node contrib; do
   "$BUILD/bin/lathe-onnx-test" --on=emulator --every=$EVERY "$WORK/$cases" >"$WORK/$cases-emulator.txt" || { grep -P '\tfail' "$WORK/$cases-emulator.txt" | head -40 >&2; fail "$(tail -1 "$WORK/$cases-emulator.txt")"; }
   tail -1 "$WORK/$cases-emulator.txt" >&2
 done
+say "ONNX: older operator sets, other positions and masks"
+"$WORK/venv/bin/python" test/onnx/vary_models.py "$BUILD" "$WORK/variations" $VARIED >&2
 say "ONNX: damaged models"
 (cd "$WORK" && venv/bin/python "$ROOT/test/onnx/mutate_models.py" "$BUILD/libexec/lathe-compiler" $MUTANTS --to $PHASE \
   "$ROOT"/test/fixtures/onnx/{llama/dynamo18-sdpa,llama-genai/genai-int4,qwen3/dynamo23-sdpa,gpt2/torchscript}/model.onnx "$ROOT/test/fixtures/onnx/small-graph.onnx") >&2

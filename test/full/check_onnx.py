@@ -60,6 +60,11 @@ class Checker:
         warnings = '\n'.join(line for line in messages.splitlines() if ' warning: ' in line)
         return 'func.func @step' in text and not re.search(r'\bonnx\.(op|param|weight|constant)\b', text), warnings
 
+    def refused(self, model, artifact):
+        """What the compiler says of |model|, which it does not compile."""
+        result = subprocess.run([str(self.build / 'libexec/lathe-compiler'), 'compile', str(model), '-o', str(artifact)], capture_output=True, text=True)
+        return result.stderr if result.returncode == 1 else f'exit status {result.returncode}: {result.stderr}'
+
     def compiled(self, model, tokens, expected, limit, what):
         """Compiled code against |expected|, for prompts and for single tokens."""
         artifact, raw = model.with_suffix('.lathe'), model.with_suffix('.expected')

@@ -14,13 +14,16 @@ def cache_shape(config):
 def run_ort(path, tokens, prompt, config):
     """Logits of every token: |prompt| of them at once, then one token a step with the cache. |config|: of the model, as a dictionary."""
     import onnxruntime
-    session = onnxruntime.InferenceSession(str(path), providers=['CPUExecutionProvider'])
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # it warns of every constant that it folds away
+    session = onnxruntime.InferenceSession(str(path), options, providers=['CPUExecutionProvider'])
     names = [i.name for i in session.get_inputs()]
+    mask = {'tensor(float)': np.float32, 'tensor(bool)': np.bool_}.get(next((i.type for i in session.get_inputs() if i.name == 'attention_mask'), ''), np.int64)
     heads, size = cache_shape(config)
     past = {n: np.zeros((1, heads, 0, size), np.float32) for n in names if n.startswith('past')}
     rows, done = [], 0
     for chunk in [tokens[:prompt]] + [[t] for t in tokens[prompt:]]:
-        feed = {'input_ids': np.array([chunk], np.int64), 'attention_mask': np.ones((1, done + len(chunk)), np.int64),
+        feed = {'input_ids': np.array([chunk], np.int64), 'attention_mask': np.ones((1, done + len(chunk)), mask),
                 'position_ids': np.arange(done, done + len(chunk), dtype=np.int64)[None], **past}
         out = session.run(None, {n: feed[n] for n in names})
         rows.append(out[0][0])

@@ -4,6 +4,7 @@
 #include "Graph.h"
 #include "lathe/Interpreter/ONNXInterpreter.h"
 #include "lathe/ONNX/Inputs.h"
+#include "lathe/ONNX/Numbers.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include <cstring>
 #include <map>
@@ -18,15 +19,12 @@ using lathe::onnx::StepInput;
 static constexpr int64_t mostCacheElements = int64_t(1) << 28;
 
 /// [1, values] or, of rank 1, [values].
-static HostTensor integers(DataType type, int64_t rank, const std::vector<int64_t> &values) {
+static HostTensor inputOf(DataType type, int64_t rank, const std::vector<int64_t> &values) {
   HostTensor out;
   out.type = type;
   if (rank == 2) out.shape.push_back(1);
   out.shape.push_back(static_cast<int64_t>(values.size()));
-  size_t each = type == DataType::int64 ? 8 : 4;
-  out.data.resize(values.size() * each);
-  for (size_t k = 0; k < values.size(); ++k)
-    std::memcpy(out.data.data() + k * each, &values[k], each); // little-endian: the low bytes of the number
+  out.data = lathe::onnx::stored(type, std::vector<double>(values.begin(), values.end()), values);
   return out;
 }
 
@@ -75,7 +73,7 @@ static FailureOr<RowValues> runSequence(ModuleOp module, func::FuncOp main, cons
       }
       case StepInput::other: return main.emitError() << "input '" << name << "': expected input_ids, positions, a mask or a past";
       }
-      inputs.push_back(integers(element, type.getRank(), values));
+      inputs.push_back(inputOf(element, type.getRank(), values));
     }
     auto results = lathe::interp::runONNX(module, inputs);
     if (!results.ok()) return main.emitError() << results.status().message();

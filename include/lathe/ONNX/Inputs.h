@@ -11,7 +11,7 @@ namespace lathe::onnx {
 
 enum class StepInput {
   tokens,     ///< input_ids [batch, step]
-  mask,       ///< attention_mask [batch, total]
+  mask,       ///< attention_mask [batch, total], of integers or floats
   positions,  ///< position_ids [batch, step]
   writeIndex, ///< write_indices [batch]: tokens before this step's, where TensorScatter writes
   lengths,    ///< nonpad_kv_seqlen [batch]: tokens after this step

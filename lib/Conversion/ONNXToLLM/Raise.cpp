@@ -130,9 +130,20 @@ std::vector<SmallVector<Role>> Raiser::assignments() {
     auto type = dyn_cast<ShapedType>(arg.getType());
     if (!type) return {};
     bool integer = type.getElementType().isInteger();
+    StringRef name = nameOf(main, k);
+    if (name.contains("mask") && type.hasRank() && type.getRank() > 2) {
+      why = "input '" + name.str() + "' is a mask of rank " + std::to_string(type.getRank()) + ", which may hide any token from any other: expected one of [batch, past + step]";
+      return {};
+    }
+    if (name.contains("embed") && !integer && type.hasRank() && type.getRank() == 3) {
+      why = "input '" + name.str() + "' has rows of an embedding where a step has tokens: expected an export with its embedding, of integers [batch, step]";
+      return {};
+    }
     // Heads and their sizes; products of what a damaged file says may not fit a number.
     bool sane = !type.hasRank() || llvm::all_of(type.getShape(), [](int64_t n) { return ShapedType::isDynamic(n) || (n >= 0 && n <= (1 << 20)); });
-    if (!integer && sane && type.hasRank() && type.getRank() == 5 && type.getDimSize(0) == 2 && !type.isDynamicDim(2) && !type.isDynamicDim(4)) {
+    if (!integer && name.contains("mask") && type.hasRank() && type.getRank() == 2) {
+      fixed[k] = Role::mask; // 1 for each token, as integers are
+    } else if (!integer && sane && type.hasRank() && type.getRank() == 5 && type.getDimSize(0) == 2 && !type.isDynamicDim(2) && !type.isDynamicDim(4)) {
       fixed[k] = Role::pair;
     } else if (!integer) {
       if (!sane || !type.hasRank() || type.getRank() != 4 || type.isDynamicDim(1)) {

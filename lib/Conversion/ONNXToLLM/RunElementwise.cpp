@@ -88,7 +88,8 @@ bool GraphRun::termNumber(StringRef name, const Abstract &x, const Abstract &y, 
   if (number.uniform()) {
     double c = number.number(0);
     if (name == "Mul") return result(terms.scale(id, c));
-    if (name == "Add") return scores && c == 0 ? result(id) : result(terms.addNumber(id, c));
+    if (name == "Add" && scores) return c == 0 ? result(id) : maskScores(x, number, false, -INFINITY, out);
+    if (name == "Add") return result(terms.addNumber(id, c));
     if (name == "Sub") return reversed ? result(terms.addNumber(terms.unary("neg", id), c)) : result(terms.addNumber(id, -c));
     if (name == "Div") return reversed ? result(terms.scale(terms.unary("reciprocal", id), c)) : result(terms.scale(id, 1 / c));
     if (name == "Pow" && !reversed) return result(terms.unary("pow", id, c));

@@ -20,6 +20,22 @@ func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}, %h: tensor<?x?x
 
 // -----
 
+// expected-warning@+1 {{input 'attention_mask' is a mask of rank 4, which may hide any token from any other: expected one of [batch, past + step]}}
+func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}, %m: tensor<?x1x?x?xf32> {onnx.name = "attention_mask"}) -> tensor<*xf32> {
+  %0 = onnx.op "Relu"(%m) {version = 14 : i64} : (tensor<?x1x?x?xf32>) -> tensor<*xf32>
+  return %0 : tensor<*xf32>
+}
+
+// -----
+
+// expected-warning@+1 {{input 'inputs_embeds' has rows of an embedding where a step has tokens: expected an export with its embedding, of integers [batch, step]}}
+func.func @main(%x: tensor<?x?x8xf32> {onnx.name = "inputs_embeds"}, %m: tensor<?x?xi64> {onnx.name = "attention_mask"}) -> tensor<*xf32> {
+  %0 = onnx.op "Relu"(%x) {version = 14 : i64} : (tensor<?x?x8xf32>) -> tensor<*xf32>
+  return %0 : tensor<*xf32>
+}
+
+// -----
+
 // Sizes whose product is no number.
 // expected-warning@+1 {{input 'past' is neither tokens, positions, a mask nor a past of [batch, heads, past, size]}}
 func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}, %p: tensor<?x9223372036854775807x?x8xf32> {onnx.name = "past"}) -> tensor<*xf32> {

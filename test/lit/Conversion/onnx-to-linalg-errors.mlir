@@ -79,6 +79,15 @@ func.func @main(%x: tensor<1x4x8xf32>, %w: tensor<8x2xf32>) -> tensor<1x4x8xf32>
 
 // -----
 
+func.func @main(%x: tensor<1x4x8xf32>) -> tensor<1x4x8xf32> {
+  // expected-error@+1 {{node 'LinearAttention' (LinearAttention, opset 27): expected an operator that general code covers (docs/onnx-operators.md), found 'LinearAttention'}}
+  %c:2 = onnx.op "LinearAttention"(%x, %x, %x) {version = 27 : i64, attrs = {q_num_heads = 2 : i64, kv_num_heads = 2 : i64}}
+    : (tensor<1x4x8xf32>, tensor<1x4x8xf32>, tensor<1x4x8xf32>) -> (tensor<1x4x8xf32>, tensor<*x!onnx.any>)
+  return %c#0 : tensor<1x4x8xf32>
+}
+
+// -----
+
 func.func @main(%a: tensor<f32>) -> tensor<f32> {
   // expected-error@+1 {{node 'If' (If, opset 16): expected a condition of bool, found float}}
   %c = onnx.op "If"(%a) {version = 16 : i64} : (tensor<f32>) -> tensor<f32> {

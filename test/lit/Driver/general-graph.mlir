@@ -22,7 +22,7 @@
 // OK: warning: the graph is not raised to llm ops
 // OK: warning: the graph was not recognised and runs as general code: slowly, one sequence at a time with a contiguous cache, and without the promise of exact tokens
 // NO-PAST: As general code: expected inputs 'past_key_values.*' with results 'present.*', found none: without a cache each step would forget what came before; export the model with its cache
-// INPUT: is a graph that is not raised to a language model; the warning says why. As general code: input 'hours': a graph that was not recognised takes input_ids, attention_mask, position_ids and past_key_values.* with results present.*, and nothing else
+// INPUT: is a graph that is not raised to a language model; the warning says why. As general code: input 'hours' of int64[?,?]: a graph that was not recognised takes input_ids, attention_mask and position_ids of integers [batch, tokens], past_key_values.* with results present.*, and nothing else
 // TOKENS: expected an input 'input_ids' of [batch, sequence] integers
 // LOGITS: expected a result 'logits'
 // CACHE: input 'past_key_values.0.key': expected a cache of which batch and sequence alone have unknown sizes

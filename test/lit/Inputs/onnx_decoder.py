@@ -416,6 +416,8 @@ class Graph:
             causal = self.op('And', causal, self.op('Less', self.op('Cast', self.op('Sub', rows, keys), to=FLOAT), self.number(window - 0.5)))
         elif window:
             causal = self.op('And', causal, self.op('LessOrEqual', rows, self.op('Add', keys, self.constant(self.o.window - 1))))
+        if self.o.mask == 'float':
+            causal = self.op('And', causal, self.op('Unsqueeze', self.op('Cast', 'MASK', to=BOOL), self.constant([1])))
         return self.op('Unsqueeze', causal, self.constant([1]))
 
     def grown(self, past, k):
@@ -584,7 +586,7 @@ class Graph:
 
     def text(self):
         self.presents = []
-        names = {'MASK': ('%mask', 'tensor<?x?xi64>', 'attention_mask'), 'POSITIONS': ('%positions', 'tensor<?x?xi64>', 'position_ids')}
+        names = {'MASK': ('%mask', f'tensor<?x?x{"f32" if self.o.mask == "float" else "i64"}>', 'attention_mask'), 'POSITIONS': ('%positions', 'tensor<?x?xi64>', 'position_ids')}
         if self.o.attention == 'scatter':
             names |= {'WRITE': ('%write', 'tensor<?xi64>', 'write_indices'), 'LENGTHS': ('%lengths', 'tensor<?xi64>', 'nonpad_kv_seqlen')}
         arguments = [('%ids', 'tensor<?x?xi64>', 'input_ids')] + list(names.values())
@@ -668,6 +670,7 @@ def main():
     parser.add_argument('--window', type=int, default=0)
     parser.add_argument('--window-in', default='', choices=['', 'table', 'product', 'float', 'chunks'], help='what says the window: a mask of --table rows, a product, a number '
                         'of floats; or each token sees its own chunk')
+    parser.add_argument('--mask', default='integer', choices=['integer', 'float'], help='elements of the mask that is an input')
     parser.add_argument('--table', type=int, default=64, help='rows and columns of a mask that is stored')
     parser.add_argument('--change', default='', help='table|frequencies|clip|scale|hole:POSITION: what changes there, cosines or the scale of scores; '
                         'table:FIRST-LAST and frequencies:LOW-HIGH, between them; numbers:COUNT: so many constants; decode, first: the scale of scores in steps of one token, or behind an empty past')

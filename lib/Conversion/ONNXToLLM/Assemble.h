@@ -36,10 +36,10 @@ Parts assemble(const Terms &terms, const RunResult &result, Sizes sizes);
 /// Adds what another run saw. The reason when the two disagree.
 std::string merge(Parts &parts, const Parts &other);
 
-/// Makes ropes of observations: frequencies that give all of them. |hints| are formulas to try first, from a configuration. Remarks say which
-/// formula a table became. The reason when no formula gives the values.
-std::string fitRopes(Parts &parts, const std::vector<Rope> &hints, std::vector<std::string> &remarks);
+/// Makes ropes of observations: frequencies that give all of them. |hints| are formulas to try first, from a configuration. |sixteenBits|: values that have no
+/// more may be off by their rounding, as everything that the graph computes is. Remarks say which formula a table became. The reason when no formula gives the values.
+std::string fitRopes(Parts &parts, const std::vector<Rope> &hints, bool sixteenBits, std::vector<std::string> &remarks);
 /// Whether every row of |table| that a sequence can reach is what the ropes of |config| say, if it is a table of cosines and sines. The reason when it is not.
-std::string checkTable(const ModelConfig &config, const Known &table);
+std::string checkTable(const ModelConfig &config, const Known &table, bool sixteenBits);
 
 } // namespace lathe::raise

@@ -69,6 +69,7 @@ private:
   double scaleChange = 0; ///< largest relative change of a scale that is rounded to f16
   int64_t headSize = 0; ///< of pasts whose type does not say
   int64_t beyond = 0;   ///< of the last run: by how many positions it was longer than a table of the graph; 0: by none
+  bool sixteenBits = false; ///< the graph's own type is float16 or bfloat16
   int64_t reach = 0;    ///< positions up to which the graph was looked at
   std::vector<Term> seen;    ///< of the first run
   std::optional<Location> differs; ///< the first node of the last run that computes something else than in the first
@@ -238,6 +239,7 @@ bool Raiser::runOnce(const Roles &roles, Sizes sizes, Parts &parts) {
   RunResult result = run.run();
   if (seen.empty()) branches = run.branches;
   beyond = run.beyond;
+  sixteenBits = run.own != DataType::float32;
   tables.insert(run.tables.begin(), run.tables.end());
   if (numbers.empty()) numbers = run.numbers;
   else std::erase_if(numbers, [&](int64_t n) { return !run.numbers.count(n); });
@@ -604,12 +606,12 @@ bool Raiser::finish(Parts &parts, WeightMap &weights) {
   adopt(parts);
   std::vector<Rope> formulas;
   if (hint) formulas = hint->ropes;
-  if (why = fitRopes(parts, formulas, remarks); !why.empty()) {
+  if (why = fitRopes(parts, formulas, sixteenBits, remarks); !why.empty()) {
     where = parts.ropes[config.ropes.size()].loc; // the first that is none
     return false;
   }
   for (auto &[op, table] : tables) // the runs saw some of their rows only
-    if (why = checkTable(config, *table); !why.empty()) {
+    if (why = checkTable(config, *table, sixteenBits); !why.empty()) {
       where = op->getLoc();
       return false;
     }

@@ -35,7 +35,8 @@ double grainOf(llvm::ArrayRef<llvm::ArrayRef<double>> lists) {
   return brain ? std::ldexp(1.0, -8) : half ? std::ldexp(1.0, -11) : 0; // f16 holds most of what bf16 holds
 }
 
-double grainOf(const RopeParts &parts) {
+double grainOf(const RopeParts &parts, bool sixteenBits) {
+  if (!sixteenBits) return 0;
   std::vector<llvm::ArrayRef<double>> lists;
   for (const Observation &o : parts.seen)
     for (const Table *t : {&o.cosines, &o.sines}) {
@@ -47,7 +48,7 @@ double grainOf(const RopeParts &parts) {
 
 class Fitter {
 public:
-  explicit Fitter(const RopeParts &parts) : grain(grainOf(parts)), parts(parts), count(static_cast<size_t>(parts.rotated / 2)) {}
+  Fitter(const RopeParts &parts, bool sixteenBits) : grain(grainOf(parts, sixteenBits)), parts(parts), count(static_cast<size_t>(parts.rotated / 2)) {}
   bool observe();
   /// All that was seen follows from |rope|.
   bool explains(const Rope &rope) const;
@@ -154,11 +155,11 @@ double rounded(double value, int digits = 6) {
 
 } // namespace
 
-std::string fitRopes(Parts &parts, const std::vector<Rope> &hints, std::vector<std::string> &remarks) {
+std::string fitRopes(Parts &parts, const std::vector<Rope> &hints, bool sixteenBits, std::vector<std::string> &remarks) {
   ModelConfig &config = parts.config;
   std::vector<int> hintOf;
   for (auto &seen : parts.ropes) {
-    Fitter fitter(seen);
+    Fitter fitter(seen, sixteenBits);
     std::string name = "rotary embedding " + std::to_string(config.ropes.size());
     bool found = false;
     int fromHint = -1;
@@ -242,7 +243,7 @@ std::string fitRopes(Parts &parts, const std::vector<Rope> &hints, std::vector<s
   return "";
 }
 
-std::string checkTable(const ModelConfig &config, const Known &table) {
+std::string checkTable(const ModelConfig &config, const Known &table, bool sixteenBits) {
   int64_t rows = 1, columns = 1;
   for (int64_t size : table.shape) // the first axis of more than one element is that of the positions
     (rows == 1 ? rows : columns) *= size;
@@ -265,7 +266,7 @@ std::string checkTable(const ModelConfig &config, const Known &table) {
           waves.push_back({&rope, k, scale, kind});
   }
   auto last = std::min(rows, config.maxSequence);
-  double grain = waves.empty() ? 0 : grainOf(std::vector<llvm::ArrayRef<double>>{table.f});
+  double grain = waves.empty() || !sixteenBits ? 0 : grainOf(std::vector<llvm::ArrayRef<double>>{table.f});
   // Cosines and sines of angle 0; another table of such a size begins otherwise.
   for (int64_t j = 0; j < columns; ++j)
     if (llvm::none_of(starts, [&](double start) { return std::fabs(table.f[j] - start) <= tolerance * ulpOfOne + grain; })) return "";

@@ -5,6 +5,9 @@
 // only when no unknown value reaches its outputs.
 //===----------------------------------------------------------------------===//
 #include "Run.h"
+#include "lathe/ONNX/Inputs.h"
+#include "llvm/ADT/Sequence.h"
+#include "llvm/ADT/StringMap.h"
 #include <cmath>
 #include <utility>
 
@@ -392,6 +395,15 @@ RunResult GraphRun::run() {
   bool logitsNamed = false;
   for (size_t k = 0; k < finish.getNumOperands(); ++k)
     logitsNamed |= nameOf(k) == "logits";
+  // Who runs the graph gives an output by such a name to the input by the other.
+  llvm::StringMap<int64_t> pasts; // by the name of their output, if a name says it
+  for (unsigned k = 0; k < main.getNumArguments(); ++k)
+    if (std::string name = onnx::presentName(onnx::inputName(main, k)); !name.empty()) pasts[name] = k;
+  auto pairs = [&](StringRef output, int64_t past) {
+    if (auto it = pasts.find(output); it != pasts.end()) return it->second == past;
+    std::string own = onnx::presentName(onnx::inputName(main, static_cast<unsigned>(past)));
+    return own.empty() || llvm::none_of(llvm::seq<size_t>(0, finish.getNumOperands()), [&](size_t k) { return nameOf(k) == own; });
+  };
   for (auto [k, value] : llvm::enumerate(finish.getOperands())) {
     StringRef name = nameOf(k);
     std::string output = "output '" + (name.empty() ? std::to_string(k) : name.str()) + "'";
@@ -418,6 +430,7 @@ RunResult GraphRun::run() {
       const Abstract &past = values[main.getArgument(static_cast<unsigned>(t.a % pairValues))];
       fits = fits && past.layout.size() == 4 && found[1] == past.layout[1] && found[3] == past.layout[3];
       if (!fits) bad(output + " is not a cache with this step's tokens after the past ones", main);
+      if (!pairs(name, t.a % pairValues)) bad(output + " is the cache behind input '" + onnx::inputName(main, static_cast<unsigned>(t.a % pairValues)) + "', which names another output", main);
       result.presents.push_back({t.a, x.id});
       continue;
     }
@@ -428,6 +441,7 @@ RunResult GraphRun::run() {
       bool fits = halves.a == keys.a + pairValues && expected.size() == 5;
       if (fits) expected[3] = {{Dim::total, sizes.total()}};
       if (!fits || x.layout != expected) bad(output + " is not a cache with this step's tokens after the past ones", main);
+      if (!pairs(name, keys.a % pairValues)) bad(output + " is the cache behind input '" + onnx::inputName(main, static_cast<unsigned>(keys.a % pairValues)) + "', which names another output", main);
       for (TermId half : t.in)
         result.presents.push_back({terms[half].a, half});
       continue;

@@ -50,6 +50,7 @@ public:
   RunResult run();
   Terms terms;
   const Sizes sizes;
+  DataType own = DataType::float32; ///< float type of most of the weights
   /// By how many positions the run is longer than the shortest table that it reads; 0: no table ends before it. Of a run that fails, this may be why.
   int64_t beyond = 0;
   /// Numbers among the small known values: those that are the same in runs of other sizes may be where the graph changes what it does.
@@ -144,7 +145,6 @@ private:
 
   mlir::func::FuncOp main;
   int64_t pastHeadSize; ///< where the type of a past leaves it open
-  DataType own = DataType::float32; ///< float type of most of the weights
   llvm::SmallVector<Role> roles;
   ParamReader &params;
   mlir::SymbolTable symbols;

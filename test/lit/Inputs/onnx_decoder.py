@@ -442,7 +442,7 @@ class Graph:
         wide, narrow, value = HEADS * SIZE, self.kv * SIZE, SIZE // 2 if self.broken('values') else SIZE
         bias = self.o.bias and way != 'mha'
         if self.broken('no-attention', i):
-            self.presents += [self.presents[0], self.presents[1]]
+            self.presents += [self.grown(f'%past{i}{c}', self.heads(self.linear(x, f'{n}.{c}', HIDDEN, narrow), self.kv)) for c in 'kv']
             return self.linear(self.linear(x, f'{n}.q', HIDDEN, wide), f'{n}.o', wide, HIDDEN)
         if self.broken('shuffle', i):
             parts = self.op('Split', x, results=2, axis=-1, num_outputs=2)
@@ -459,6 +459,8 @@ class Graph:
         other = self.op('Neg', x)
         q, k, v = (self.linear(other if self.broken(f'rows-{p}', i) else x, f'{n}.{p}', HIDDEN, w, bias) for p, w in (('q', wide), ('k', narrow), ('v', self.kv_values * value)))
         past = [f'%past{i}k', f'%past{i}v']
+        if self.broken('swapped-halves', 1):
+            past.reverse()
         scale = self.o.scale / math.sqrt(SIZE)
         if way == 'fused':
             w = self.weight(f'{n}_qkv', HIDDEN, 3 * wide)
@@ -634,6 +636,9 @@ class Graph:
         if self.o.finalcap:
             logits = self.op('Mul', self.op('Tanh', self.op('Div', logits, self.number(self.o.finalcap))), self.number(self.o.finalcap * (1 + self.broken('final-cap'))))
         logits = self.wide(logits)
+        if self.broken('swapped-layers'):
+            half = len(self.presents) // 2
+            self.presents = self.presents[half:] + self.presents[:half]
         name = (lambda k: f'present_{k}') if self.o.attention == 'fused' else lambda k: f'present.{k // 2}.{"kv"[k % 2]}'
         outs = [(h, f'hidden_states{k or ""}') for k in range(self.o.hidden)] + [(logits, 'logits')] + [(p, name(k)) for k, p in enumerate(self.presents)]
         lines = ['module attributes {onnx.model = {path = "m.onnx"}} {']

@@ -148,6 +148,13 @@ TEST_F(ONNXTest, ExternalData) {
   ASSERT_TRUE(result.ok()) << result.status().message();
   EXPECT_EQ(result->graph.initializers[0].offset, 8u);
   EXPECT_EQ(result->graph.initializers[0].bytes, 24u);
+  // A link within the directory is what it names.
+  ASSERT_EQ(symlink("weights.bin", (directory + "/inside.bin").c_str()), 0);
+  graph->mutable_initializer(0)->clear_external_data();
+  addExternal(graph->mutable_initializer(0), "inside.bin", "8", "24");
+  result = read();
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  EXPECT_EQ(result->graph.initializers[0].offset, 8u);
 }
 
 // Weights stay where they are: a file of 2.5 GB, of which no byte is on disk, is read without taking memory for it.

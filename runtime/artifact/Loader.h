@@ -14,7 +14,7 @@
 namespace lathe::runtime {
 
 struct LoadOptions {
-  std::string variant; ///< see chooseVariant
+  std::string variant = {}; ///< see chooseVariant
   /// Names of GPU code, the best first ("sm_90a,sm_80"), or "any": load the program of the first that is there instead of
   /// the CPU's, and enter no code. variant() is then that GPU's. See Device::gpuCode.
   std::string gpu = {};

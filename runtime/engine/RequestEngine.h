@@ -114,7 +114,7 @@ struct RequestEngineOptions {
   Speculation speculate = Speculation::off; ///< of requests that do not say
   bool freeDrafts = false;       ///< rows and runs of drafts count as free: whatever drafters propose is verified, if there is room
   double itlTarget = 0;          ///< seconds between tokens that chunked prefill aims to keep; 0: docs/engine.md, Chunks
-  std::string tracePath;         ///< not empty: decisions are written here for `lathe replay`
+  std::string tracePath = {};    ///< not empty: decisions are written here for `lathe replay`
   uint64_t shuffleBlocks = 0;    ///< test hook: not 0 places blocks at random
   bool poisonFreeBlocks = false; ///< test hook: free KV blocks hold NaN
   bool checkInvariants = false;  ///< test hook: full check after every step, not only when idle

@@ -23,7 +23,7 @@ struct SamplingParams {
   float repetitionPenalty = 1.0f;                   ///< > 0; counts the prompt and the output
   float presencePenalty = 0.0f;                     ///< [-2, 2]; counts the output
   float frequencyPenalty = 0.0f;                    ///< [-2, 2]; counts the output
-  std::vector<std::pair<int32_t, float>> logitBias; ///< token id, amount added to its logit
+  std::vector<std::pair<int32_t, float>> logitBias = {}; ///< token id, amount added to its logit
   int32_t minTokens = 0;                            ///< no stop token before this many output tokens
   std::vector<int32_t> stopTokenIds;                ///< the tokens that minTokens holds back
   uint64_t seed = 0;

@@ -26,7 +26,7 @@ static std::string contents(llvm::StringRef path) {
 
 Result<PtxasReport> runPtxas(const std::string &ptxas, const std::string &ptx, const Chip &chip) {
   llvm::SmallString<64> source, object, log;
-  auto cleanUp = llvm::make_scope_exit([&] {
+  llvm::scope_exit cleanUp([&] {
     for (auto &path : {source, object, log})
       if (!path.empty()) llvm::sys::fs::remove(path);
   });

@@ -239,7 +239,7 @@ Status GraphExecutable::call(const LatheStep &step) {
     words += 3 + 2 * p.dims.size();
   std::vector<int64_t> results(words);
 
-  LATHE_RETURN_IF_ERROR(call.run(reinterpret_cast<LatheGraphFn>(artifact->kernels()[0]), pointers.data(), results.data(), graph.checks));
+  LATHE_RETURN_IF_ERROR(call.run(reinterpret_cast<LatheGraphFn>(reinterpret_cast<void *>(artifact->kernels()[0])), pointers.data(), results.data(), graph.checks));
   return take(call, results.data(), n);
 }
 

@@ -47,8 +47,10 @@ Outcome bulk(const std::string &text, const Options &options) {
   Outcome outcome;
   Random random{6};
   std::vector<float> in(tiles * 256), expected;
-  for (float &value : in)
-    expected.push_back(std::fma(value = random.uniform(-1, 1), value, 1.0f));
+  for (float &value : in) {
+    value = random.uniform(-1, 1);
+    expected.push_back(std::fma(value, value, 1.0f));
+  }
   uint64_t out = h.space<float>(in.size());
   if (!h.load(text) || !h.run("bulk_barrier", {.grid = {2}, .block = {64}, .cluster = {}}, Arguments().add(h.put(in)).add(out).add(tiles))) outcome.status = h.status;
   return outcome.status.ok() ? compare(h, out, expected, outcome) : outcome;

@@ -29,7 +29,7 @@ struct ToyOptions {
   uint32_t maxRows = 64, maxOutRows = 8, maxSeq = 256;
   uint32_t seed = 1;
   bool words = false; ///< with tokenizer, chat template and generation defaults
-  std::string chatTemplate; ///< instead of the toy's own
+  std::string chatTemplate = {}; ///< instead of the toy's own
   uint32_t heads = 0; ///< with a draft program of so many heads over hidden rows, each of which says what the model's own does
   bool choices = true; ///< with the entry "head_choices"
   bool layer = false; ///< with a draft program that goes on from its own rows and drafts trees, with a KV group that it does not use

@@ -189,7 +189,7 @@ TEST_F(LayerTest, OtherRulesOfAcceptanceDraftToo) {
 
 TEST_F(LayerTest, CountsItsMemory) {
   auto bytes = [&](Speculation method, const ToyOptions &options) {
-    auto made = EngineCore::create(loadToy("layer-memory.lathe", options), nullptr, {.maxSequences = 3, .memoryBudget = uint64_t(1) << 30, .threads = 1, .speculate = method}, nullptr, nullptr, nullptr);
+    auto made = EngineCore::create(loadToy("layer-memory.lathe", options), nullptr, {.threads = 1, .maxSequences = 3, .memoryBudget = uint64_t(1) << 30, .speculate = method}, nullptr, nullptr, nullptr);
     EXPECT_TRUE(made.ok());
     return (*made)->limits().memoryBytes;
   };

@@ -198,7 +198,7 @@ TEST_F(SpeculationTest, TheDraftersThemselvesChangeNothing) {
     for (int i = 0; i < 8; ++i) {
       Request r = sampled(i, 150);
       r.stopTokens.clear();
-      if (i % 2 == 0) r.sampling = {.temperature = 0}, r.sampling.logitBias = {{5, 30.0f}, {6, 30.0f}, {8, 29.5f}};
+      if (i % 2 == 0) r.sampling = {}, r.sampling.temperature = 0, r.sampling.logitBias = {{5, 30.0f}, {6, 30.0f}, {8, 29.5f}};
       r.prompt.resize(std::min<size_t>(r.prompt.size(), 40));
       requests.push_back(r);
       ears.push_back(add(r));

@@ -54,6 +54,8 @@ pack() {
   }
   tiny auto "$chips" --
   reference auto
+  tiny megakernel "$chips" --megakernel -- --head-norms
+  reference megakernel
   tiny equal-int8 "avx2,$chips" --activations int8 -- --head-norms
   if [ ! "$quick" ]; then
     tiny floats "$chips" --kv bf16 -- --weights bf16,f16,f32 --embedding bf16 --head-norms
@@ -66,11 +68,13 @@ pack() {
     reference wgmma
     tiny equal-int8z "avx2,$chips" --activations int8z --kv int8 -- --weights q4_0,q8_0,int8,int4_g32 --hidden 128 --ffn 192
     say "bundle: layers of a model of 7 billion weights, in bf16, 8 and 4 bits"
-    local weights
-    for weights in bf16 q8_0 int4_g32; do
+    local weights more
+    for weights in bf16 q8_0 int4_g32 int4_g32-megakernel; do
+      more=()
+      [[ $weights != *-megakernel ]] || more=(--megakernel)
       python3 "$root/test/e2e/tiny_model.py" --layers 4 --hidden 4096 --heads 32 --kv-heads 8 --head 128 --ffn 14336 --vocab 32000 --max-seq 8192 \
-        --weights $weights --embedding $weights >"$build/gpu-bundle.mlir"
-      "$build/libexec/lathe-compiler" compile "$build/gpu-bundle.mlir" -o "$work/large-$weights.lathe" --target "$chips" --max-rows 2048 --weights synthetic:1 --quiet
+        --weights "${weights%-*}" --embedding "${weights%-*}" >"$build/gpu-bundle.mlir"
+      "$build/libexec/lathe-compiler" compile "$build/gpu-bundle.mlir" -o "$work/large-$weights.lathe" --target "$chips" --max-rows 2048 --weights synthetic:1 "${more[@]}" --quiet
     done
   fi
   tar -C "$work" -czf "$out" .
@@ -85,7 +89,7 @@ run() {
   [ "${1:-}" != --device ] || device=$2
   cd "$HERE"
   [ -f tiny/tokens ] || fail "'$HERE' is no unpacked bundle: pack one with 'scripts/gpu.sh pack', unpack it and run its gpu.sh"
-  local tokens file name
+  local tokens file name plan
   tokens=$(cat tiny/tokens)
   say "checks: the interpreter's tokens, x86's bits, the emulator's values, promise P1"
   for file in tiny/*.lathe; do
@@ -106,12 +110,14 @@ run() {
       ./CompareLogits --device emulator "$file" "$name.f32" 1e-2 $tokens
       ;;
     esac
-    ./ExactnessFuzz --device "$device" 1 "$([ "$device" = emulator ] && echo 2 || echo 20)" "$file"
+    plan=
+    [ "$name" != tiny/megakernel ] || plan=+megakernel # every other trial, against launches one by one
+    ./ExactnessFuzz --device "$device$plan" 1 "$([ "$device" = emulator ] && echo 2 || echo 20)" "$file"
   done
   say "measurements"
   if command -v nvidia-smi >/dev/null; then nvidia-smi --query-gpu=name,driver_version,clocks.max.sm,memory.total --format=csv,noheader; fi
   local files=(large-*.lathe)
-  [ -f "${files[0]}" ] || files=(tiny/auto.lathe)
+  [ -f "${files[0]}" ] || files=(tiny/auto.lathe tiny/megakernel.lathe)
   ./lathe-gpu-bench --device "$device" --seconds "$([ "$device" = emulator ] && echo 0 || echo 2)" "${files[@]}"
   if python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
     say "PyTorch: bf16 products of the same shapes"

@@ -146,7 +146,8 @@ template <typename Coder, typename P> void fields(Coder &coder, P &program) {
     c.scalar(group.draft);
   });
   bool heads = program.draftInputStride != 0;
-  bool choices = program.choicesStride != 0;
+  bool mega = !program.megakernels.empty();
+  bool choices = program.choicesStride != 0 || mega;
   if (!coder.more(!program.blocks.empty() || !program.kvPlanes.empty() || heads || choices)) return; // a CPU's that knows no trees
   coder.list(program.blocks, 8, [](auto &c, auto &block) {
     c.scalar(block.threads);
@@ -178,6 +179,14 @@ template <typename Coder, typename P> void fields(Coder &coder, P &program) {
   if (!coder.more(choices)) return; // one form of the head
   coder.scalar(program.choicesOffset);
   coder.scalar(program.choicesStride);
+  if (!coder.more(mega)) return; // launches one by one
+  coder.list(program.megakernels, 20, [&](auto &c, auto &m) {
+    c.scalar(m.kernel);
+    c.scalar(m.entry);
+    c.scalar(m.bucket);
+    c.scalar(m.maxArgs);
+    c.list(m.bodies, 4, scalar);
+  });
 }
 
 } // namespace

@@ -125,6 +125,28 @@ Status checkEntry(const Program &p, const Entry &entry, const char *rowsName, ui
   return Status();
 }
 
+Status checkMegakernels(const Program &p) {
+  const Megakernel *before = nullptr;
+  for (size_t i = 0; i < p.megakernels.size(); ++i) {
+    const Megakernel &m = p.megakernels[i];
+    if (p.blocks.empty()) return wrong("program: expected megakernels in a GPU's program only, found %zu in another", p.megakernels.size());
+    if (m.kernel >= p.kernels.size()) return wrong("program: megakernel %zu: expected a kernel below %zu, found %u", i, p.kernels.size(), m.kernel);
+    if (m.entry >= p.entries.size() || m.bucket >= p.entries[m.entry].buckets.size())
+      return wrong("program: megakernel %zu: no bucket %u of entry %u", i, m.bucket, m.entry);
+    if (before && std::pair(before->entry, before->bucket) >= std::pair(m.entry, m.bucket))
+      return wrong("program: megakernel %zu: expected ascending entries and buckets, found %u, %u after %u, %u", i, m.entry, m.bucket, before->entry, before->bucket);
+    before = &m;
+    LATHE_RETURN_IF_ERROR(range("arguments of a megakernel's launch", m.maxArgs, 0, maxArgs));
+    for (uint32_t body : m.bodies)
+      if (body >= p.kernels.size()) return wrong("program: megakernel %zu: expected bodies of kernels below %zu, found %u", i, p.kernels.size(), body);
+    const Bucket &bucket = p.entries[m.entry].buckets[m.bucket];
+    for (uint32_t l = bucket.firstLaunch; l < bucket.firstLaunch + bucket.launchCount; ++l)
+      if (p.launches[l].argCount > m.maxArgs && std::find(m.bodies.begin(), m.bodies.end(), p.launches[l].kernel) != m.bodies.end())
+        return wrong("program: megakernel %zu: expected launches of at most %u arguments, found %u in launch %u", i, m.maxArgs, p.launches[l].argCount, l);
+  }
+  return Status();
+}
+
 } // namespace
 
 Status validateProgram(const Program &p, uint64_t weightBytes) {
@@ -231,6 +253,7 @@ Status validateProgram(const Program &p, uint64_t weightBytes) {
   if (draft != (p.draftMaxSeq != 0) || draftHead != draft)
     return wrong("program: expected the entries 'draft' and 'draft_head' and draftMaxSeq, or none of them, found draftMaxSeq %u",
                  p.draftMaxSeq);
+  LATHE_RETURN_IF_ERROR(checkMegakernels(p));
   return checkDraftGroups(p);
 }
 

@@ -114,6 +114,8 @@ Result<CompileResult> compileModel(const CompileRequest &request) {
   for (artifact::Variant variant : options.variants)
     if (const codegen::nvptx::Chip *chip = codegen::nvptx::findChip(variant); chip && options.kv == "e4m3" && !chip->has(codegen::nvptx::Feature::fp8))
       return makeError(StatusCode::unsupported, "--kv 'e4m3': expected GPUs with 8-bit floats, sm_89 or later, found target '%s'", chip->name);
+  if (options.megakernel && !llvm::any_of(options.variants, artifact::isGpu))
+    return makeError(StatusCode::invalidArgument, "--megakernel: expected a GPU among the targets, found '%s'", request.target.c_str());
   auto progress = [&](StringRef what, uint64_t done = 0, uint64_t all = 0) {
     if (request.progress) request.progress(what, done, all);
   };
@@ -155,6 +157,8 @@ Result<CompileResult> compileModel(const CompileRequest &request) {
   }
   LATHE_RETURN_IF_ERROR(readModelText(request.model, request.tokenizer, *module, options, text));
   LATHE_ASSIGN_OR_RETURN(SpeculateOption speculate, parseSpeculate(options.speculate));
+  if (options.megakernel && isGraph(*module))
+    return makeError(StatusCode::unsupported, "--megakernel: expected a language model, found '%s', a graph that is not raised to one; the warning says why", request.model.c_str());
   if (!speculate.method.empty() && isGraph(*module))
     return makeError(StatusCode::unsupported, "--speculate '%s': '%s' is a graph that is not raised to a language model; the warning says why", options.speculate.c_str(),
                      request.model.c_str());

@@ -296,8 +296,9 @@ Result<PackageReport> packageArtifact(ModuleOp module, ModuleOp gpu, const Model
   double start = now();
   LATHE_ASSIGN_OR_RETURN(auto writer, artifact::ArtifactWriter::create(path));
   LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::metadata, text.metadata));
-  auto addProgram = [&](plan::ProgramOp op, artifact::Variant variant, uint64_t scratch) {
+  auto addProgram = [&](plan::ProgramOp op, artifact::Variant variant, uint64_t scratch, const GpuCode &code = {}) {
     Program laidOut = buildProgram(op, scratch);
+    addMegakernels(laidOut, code);
     if (seed) laidOut.syntheticWeightBytes = weightBytes, laidOut.syntheticSeed = *seed;
     return writer.addSection(SectionKind::program, variant, encodeProgram(laidOut));
   };
@@ -321,12 +322,14 @@ Result<PackageReport> packageArtifact(ModuleOp module, ModuleOp gpu, const Model
   }
   for (artifact::Variant variant : options.variants) {
     if (!artifact::isGpu(variant)) continue;
-    LATHE_ASSIGN_OR_RETURN(auto planned, planForChip(*gpu.getOps<plan::ProgramOp>().begin(), variant));
+    LATHE_ASSIGN_OR_RETURN(auto planned, planForChip(*gpu.getOps<plan::ProgramOp>().begin(), variant, options.megakernel));
     plan::ProgramOp program = *planned;
-    LATHE_ASSIGN_OR_RETURN(GpuCode code, buildGpuCode(program, variant, options.threads));
+    LATHE_ASSIGN_OR_RETURN(GpuCode code, buildGpuCode(program, variant, options.megakernel, options.threads));
     report.kernels += code.kernels;
     report.codeBytes += code.ptx.size() + code.cubin.size();
-    LATHE_RETURN_IF_ERROR(addProgram(program, variant, 0));
+    LATHE_RETURN_IF_ERROR(addProgram(program, variant, 0, code));
+    for (const BucketMegakernel &m : code.megakernels)
+      if (m.entry == 0 && m.bucket == 0) report.megakernels.push_back({code.chip, m.launches, m.pieces});
     auto bytes = [](const std::string &s) { return std::span(reinterpret_cast<const uint8_t *>(s.data()), s.size()); };
     LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::ptx, variant, bytes(code.ptx)));
     if (!code.cubin.empty()) LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::cubin, variant, bytes(code.cubin)));

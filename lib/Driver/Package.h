@@ -22,13 +22,27 @@ Status unknownFamily(plan::KernelOp op);
 std::string bodyText(plan::KernelOp op);
 mlir::OwningOpRef<mlir::ModuleOp> parseBody(llvm::StringRef text, mlir::MLIRContext *context);
 
+/// A megakernel for a bucket, and what it is for: buckets of equal bodies share one.
+struct BucketMegakernel {
+  std::string symbol;
+  uint32_t entry = 0, bucket = 0;
+  std::vector<std::string> bodies;
+  BlockShape shape;
+  uint32_t maxArgs = 0;
+  uint32_t launches = 0, pieces = 0; ///< of the bucket; what is left to launch
+};
 struct GpuCode {
   std::string ptx, cubin; ///< |cubin| is empty where there is no ptxas
   int kernels = 0;
+  std::string chip;
+  std::vector<BucketMegakernel> megakernels;
 };
-/// |op|, a plan made for any GPU, with the kernels and launches that |variant|'s chip takes instead (nvptx::onChip).
-Result<mlir::OwningOpRef<plan::ProgramOp>> planForChip(plan::ProgramOp op, artifact::Variant variant);
-/// Emits the kernels of a plan made for GPUs.
-Result<GpuCode> buildGpuCode(plan::ProgramOp op, artifact::Variant variant, unsigned threads);
+/// |op|, a plan made for any GPU, with the kernels and launches that |variant|'s chip takes instead (nvptx::onChip), or, with |megakernel|, that fit into megakernels
+/// (nvptx::asBody).
+Result<mlir::OwningOpRef<plan::ProgramOp>> planForChip(plan::ProgramOp op, artifact::Variant variant, bool megakernel);
+/// Emits the kernels of a plan made for GPUs, and with |megakernel| one more for each bucket of few rows.
+Result<GpuCode> buildGpuCode(plan::ProgramOp op, artifact::Variant variant, bool megakernel, unsigned threads);
+/// Adds the megakernels of |code| to the program of the same plan.
+void addMegakernels(Program &program, const GpuCode &code);
 
 } // namespace lathe

@@ -3,10 +3,12 @@
 //===----------------------------------------------------------------------===//
 #include "NVPTX/Kernels.h"
 #include "NVPTX/Lower.h"
+#include "NVPTX/Megakernel.h"
 #include "Package.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
+#include <map>
 
 using namespace mlir;
 
@@ -67,7 +69,7 @@ llvm::StringMap<std::string> layersOf(plan::ProgramOp op) {
 
 } // namespace
 
-Result<OwningOpRef<plan::ProgramOp>> planForChip(plan::ProgramOp op, artifact::Variant variant) {
+Result<OwningOpRef<plan::ProgramOp>> planForChip(plan::ProgramOp op, artifact::Variant variant, bool megakernel) {
   using namespace codegen;
   const Chip *chip = nvptx::findChip(variant);
   if (!chip) return makeError(StatusCode::internal, "no chip has the variant %u", unsigned(variant));
@@ -83,11 +85,12 @@ Result<OwningOpRef<plan::ProgramOp>> planForChip(plan::ProgramOp op, artifact::V
     auto params = fromDictionary<nvptx::MmaParams>(kernel.getParams());
     if (failed(params)) return misfit(kernel);
     int64_t rows = cast<plan::BucketOp>(l->getParentOp()).getRows();
-    nvptx::MmaParams mine = nvptx::onChip(*params, *chip, rows);
-    if (!mine.wgmma || params->wgmma) continue;
+    // wgmma's clusters and rings do not fit into a block that goes from kernel to kernel, and one weight has one family of instructions.
+    nvptx::MmaParams mine = megakernel ? nvptx::asBody(*params) : nvptx::onChip(*params, *chip, rows);
+    if (mine.wgmma == params->wgmma && mine.kSegments == params->kSegments) continue;
     nvptx::LaunchShape shape = nvptx::launchShape(mine);
     // One kernel for each tile that a bucket of the planner's kernel has here.
-    std::string name = (kernel.getSymName() + "_wgmma" + Twine(mine.rowTile)).str();
+    std::string name = (kernel.getSymName() + (mine.wgmma ? "_wgmma" : "_body") + Twine(mine.rowTile)).str();
     if (!symbols.lookup(name)) {
       b.setInsertionPoint(kernel);
       auto k = plan::KernelOp::create(b, kernel.getLoc(), name, "matmul", toDictionary(op.getContext(), mine));
@@ -106,24 +109,84 @@ Result<OwningOpRef<plan::ProgramOp>> planForChip(plan::ProgramOp op, artifact::V
   return own;
 }
 
-Result<GpuCode> buildGpuCode(plan::ProgramOp op, artifact::Variant variant, unsigned threads) {
+/// The megakernels of |op|: one for each bucket of as many rows as a graph is made for, whose launches it takes but for those that cannot be bodies.
+static std::vector<BucketMegakernel> planMegakernels(plan::ProgramOp op) {
+  constexpr int64_t mostRows = 32;
+  std::vector<BucketMegakernel> all;
+  std::map<std::vector<std::string>, std::string> known;
+  SymbolTable symbols(op);
+  for (auto [e, entry] : llvm::enumerate(op.getOps<plan::EntryOp>()))
+    for (auto [b, bucket] : llvm::enumerate(entry.getBody().front().getOps<plan::BucketOp>())) {
+      if (int64_t(bucket.getRows()) > mostRows) continue;
+      BucketMegakernel m;
+      m.entry = uint32_t(e), m.bucket = uint32_t(b);
+      bool open = false; // whether the last piece is the megakernel's
+      for (auto l : bucket.getBody().front().getOps<plan::LaunchOp>()) {
+        auto kernel = symbols.lookup<plan::KernelOp>(l.getKernel());
+        auto threads = kernel->getAttrOfType<IntegerAttr>("threads");
+        bool fits = threads && codegen::nvptx::canBeBody(kernel.getFamily(), threads.getInt()) && ItemKind(l.getItemKind()) != ItemKind::perRowChunk;
+        ++m.launches;
+        m.pieces += !fits || !open;
+        open = fits;
+        if (fits && !llvm::is_contained(m.bodies, l.getKernel())) m.bodies.push_back(l.getKernel().str());
+        if (fits) m.maxArgs = std::max(m.maxArgs, uint32_t(l.getArgs().size()));
+      }
+      if (m.pieces == m.launches) continue;
+      auto [it, made] = known.try_emplace(m.bodies, ("megakernel_" + entry.getEntry() + "_" + Twine(bucket.getRows())).str());
+      m.symbol = it->second;
+      all.push_back(std::move(m));
+    }
+  return all;
+}
+
+Result<GpuCode> buildGpuCode(plan::ProgramOp op, artifact::Variant variant, bool megakernel, unsigned threads) {
   const Chip *chip = codegen::nvptx::findChip(variant);
   if (!chip) return makeError(StatusCode::internal, "no chip has the variant %u", unsigned(variant));
-  std::vector<PtxJob> jobs;
+  std::vector<PtxJob> kernels, jobs;
   llvm::StringMap<std::string> layers = layersOf(op);
+  llvm::StringMap<size_t> index;
   for (auto k : op.getOps<plan::KernelOp>()) {
     LATHE_ASSIGN_OR_RETURN(auto made, makeJob(k));
     made.layers = layers.lookup(made.symbol);
-    jobs.push_back(std::move(made));
+    index[made.symbol] = kernels.size();
+    kernels.push_back(std::move(made));
   }
   GpuCode code;
+  code.chip = chip->name;
+  if (megakernel) code.megakernels = planMegakernels(op);
+  // The largest jobs first.
+  llvm::StringMap<std::shared_ptr<codegen::nvptx::MegakernelShape>> shapes;
+  for (const BucketMegakernel &m : code.megakernels) {
+    auto &shape = shapes[m.symbol];
+    if (shape) continue;
+    shape = std::make_shared<codegen::nvptx::MegakernelShape>();
+    std::vector<PtxJob> bodies;
+    for (const std::string &body : m.bodies) bodies.push_back(kernels[index[body]]);
+    jobs.push_back(codegen::nvptx::megakernelJob(m.symbol, std::move(bodies), shape));
+  }
+  jobs.insert(jobs.end(), std::make_move_iterator(kernels.begin()), std::make_move_iterator(kernels.end()));
   code.kernels = int(jobs.size());
   LATHE_ASSIGN_OR_RETURN(code.ptx, codegen::nvptx::buildPtx(jobs, *chip, threads));
+  for (BucketMegakernel &m : code.megakernels) {
+    const auto &shape = *shapes[m.symbol];
+    m.shape = {uint32_t(shape.threads), uint32_t(shape.sharedBytes)};
+    m.maxArgs = uint32_t(shape.maxArgs);
+  }
   if (std::string ptxas = codegen::nvptx::findPtxas(); !ptxas.empty()) {
     LATHE_ASSIGN_OR_RETURN(auto report, codegen::nvptx::runPtxas(ptxas, code.ptx, *chip));
     code.cubin = std::move(report.cubin);
   }
   return code;
+}
+
+void addMegakernels(Program &program, const GpuCode &code) {
+  auto indexOf = [&](const std::string &kernel) { return uint32_t(llvm::find(program.kernels, kernel) - program.kernels.begin()); };
+  for (const BucketMegakernel &m : code.megakernels) {
+    Megakernel out{indexOf(m.symbol), m.entry, m.bucket, m.maxArgs, {}};
+    if (out.kernel == program.kernels.size()) program.kernels.push_back(m.symbol), program.blocks.push_back(m.shape);
+    for (const std::string &body : m.bodies) out.bodies.push_back(indexOf(body));
+    program.megakernels.push_back(std::move(out));
+  }
 }
 
 } // namespace lathe

@@ -27,10 +27,15 @@ EntryKind entryKind(std::string_view name);
 /// Whether a run computes rows of the step (else output rows).
 inline bool runsRows(EntryKind kind) { return kind == EntryKind::step || kind == EntryKind::draft; }
 
+/// How a GPU starts the launches of a step of few rows: kept and started by one call (a CUDA graph), or done by one kernel (docs/ptx.md,
+/// "Megakernel"), with the same bits.
+enum class DevicePlan { graph, megakernel };
+
 struct ExecutableOptions {
   unsigned threads = 0; ///< CPU: threads that work on a step; 0: one per available core
   bool pin = false;     ///< CPU: bind each thread to a core
   std::vector<uint32_t> kvBlocks; ///< blocks to allocate, one number per KV group of the program
+  DevicePlan plan = DevicePlan::graph; ///< GPU
 };
 
 /// Time of one launch over its calls (see Executable::setProfiling).
@@ -119,9 +124,9 @@ public:
 
 /// The CPU of this process. Executables share one thread team and take turns by run.
 std::unique_ptr<Device> makeCpuDevice();
-/// PTX in the emulator of runtime/device/emulator: one machine for each executable, of the artifact's chip.
-std::unique_ptr<Device> makeEmulatorDevice();
+/// PTX in the emulator of runtime/device/emulator: one machine for each executable, of the artifact's chip. |plan| is ExecutableOptions::plan of all its executables.
+std::unique_ptr<Device> makeEmulatorDevice(DevicePlan plan = DevicePlan::graph);
 /// The first NVIDIA GPU, through the driver library of the system. Errors: failedPrecondition when there is no driver or no device.
-Result<std::unique_ptr<Device>> makeCudaDevice();
+Result<std::unique_ptr<Device>> makeCudaDevice(DevicePlan plan = DevicePlan::graph);
 
 } // namespace lathe::runtime

@@ -34,6 +34,7 @@ cl::opt<std::string> activations("activations", cl::init("auto"), cl::desc("how 
 cl::opt<int64_t> page("page", cl::init(32), cl::desc("tokens per KV page: a multiple of 16 up to 1024 (default 32)"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<int64_t> maxSeq("max-seq", cl::init(0), cl::desc("longest sequence (default: the model's own)"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<int64_t> maxRows("max-rows", cl::init(512), cl::desc("token rows of one step (default 512)"), cl::sub(compileCommand), cl::cat(category));
+cl::opt<bool> megakernel("megakernel", cl::desc("GPUs: also a kernel that does all of a step of few rows, for '--device-plan megakernel' at run time; sm_90a then multiplies without wgmma"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<std::string> weights("weights", cl::init("file"), cl::value_desc("file|synthetic:SEED"), cl::desc("synthetic: store no weights; the runtime makes them up from the seed, to measure speed"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<std::string> speculate("speculate", cl::value_desc("draft:MODEL|layerskip:LAYERS|medusa|eagle|eagle2|eagle3"), cl::desc("put a draft program in, for '--speculate draft' or 'auto' at run time: a smaller model of the same vocabulary, the first so many layers, heads, or EAGLE's layer"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<std::string> speculateWeights("speculate-weights", cl::value_desc("dir"), cl::desc("with '--speculate medusa' and 'eagle...': the directory of the checkpoint"), cl::sub(compileCommand), cl::cat(category));
@@ -65,6 +66,7 @@ int runCompile() {
   o.disabled.assign(disable.begin(), disable.end());
   o.dumpDirectory = dumpPhases;
   o.remarks = remarks;
+  o.megakernel = megakernel;
   auto to = parsePhase(compileTo);
   if (!to.ok()) return report(to.status());
   request.to = *to;
@@ -110,6 +112,8 @@ int runCompile() {
                  << llvm::formatv("lathe: wrote {0}: {1:F1} MB ({2:F1} MB of weights, {3} kernels, {4:F0} KB of code) in {5:F1} s (code {6:F1} s, packing {7:F1} s, {9} threads), peak memory {8:F0} MB\n",
                                   result->output, result->package.fileBytes / 1e6, result->package.weightBytes / 1e6, result->package.kernels, result->package.codeBytes / 1e3,
                                   result->seconds, result->package.codeSeconds, result->package.packSeconds, peakMB, o.threads);
+    for (const MegakernelReport &m : result->package.megakernels)
+      llvm::errs() << llvm::formatv("lathe: megakernel for {0}: {1} launches of a step in {2}\n", m.chip, m.launches, m.pieces);
   }
   return 0;
 }

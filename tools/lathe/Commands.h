@@ -30,7 +30,7 @@ Result<int> compilerCommand(const std::string &command, const Args &args);
 /// Options that several commands share.
 struct EngineFlags {
   uint64_t threads = 0, context = 0;
-  std::string variant, device;
+  std::string variant, device, plan;
   bool pin = false;
   std::optional<uint64_t> memory;
   void declare(Options &options);

@@ -13,6 +13,7 @@ void EngineFlags::declare(Options &options) {
   options.number("--ctx", "N", "tokens the context holds (default: what the model was compiled for)", context, 1,
                  1u << 26);
   options.text("--device", "D", "where to run: cpu (default), cuda (an NVIDIA GPU), emulator (GPU code without a GPU, slowly)", device);
+  options.text("--device-plan", "P", "how a GPU does a step of few rows: graph (default), or megakernel, of a file compiled with --megakernel", plan);
   options.text("--variant", "V", "code variant: avx2, avx512 (the best of those), avx512vnni, avx512bf16; with the emulator a GPU's", variant);
   options.flag("--pin", "bind each thread to a core", pin);
   options.number("--memory", "MB", "most memory for KV cache and work space", memory, 1, uint64_t(1) << 32);
@@ -28,13 +29,17 @@ runtime::EngineOptions EngineFlags::engineOptions() const {
 }
 
 Result<std::unique_ptr<runtime::Device>> openDevice(const EngineFlags &flags) {
-  if (flags.device.empty() || flags.device == "cpu") return runtime::makeCpuDevice();
-  if (flags.device == "emulator") return runtime::makeEmulatorDevice();
+  const bool cpu = flags.device.empty() || flags.device == "cpu";
+  if (!flags.plan.empty() && (cpu || (flags.plan != "graph" && flags.plan != "megakernel")))
+    return makeError(StatusCode::invalidArgument, "option '--device-plan': expected %s, found '%s'", cpu ? "none with '--device cpu'" : "graph or megakernel", flags.plan.c_str());
+  const runtime::DevicePlan plan = flags.plan == "megakernel" ? runtime::DevicePlan::megakernel : runtime::DevicePlan::graph;
+  if (cpu) return runtime::makeCpuDevice();
+  if (flags.device == "emulator") return runtime::makeEmulatorDevice(plan);
   if (flags.device == "cuda") {
     if (!flags.variant.empty())
       return makeError(StatusCode::invalidArgument, "option '--variant': expected none with '--device cuda', which takes the best code its GPU runs, found '%s'",
                        flags.variant.c_str());
-    return runtime::makeCudaDevice();
+    return runtime::makeCudaDevice(plan);
   }
   return makeError(StatusCode::invalidArgument, "option '--device': expected cpu, cuda or emulator, found '%s'", flags.device.c_str());
 }

@@ -27,6 +27,7 @@ struct CompileOptions {
   int64_t maxSeq = 0; ///< 0: the model's own
   int64_t maxRows = 512;
   bool gpu = false; ///< plan for NVIDIA GPUs
+  bool megakernel = false; ///< GPU code also as one launch a step (docs/ptx.md, "Megakernel")
   std::vector<artifact::Variant> variants; ///< of x86, and GPUs
   /// "file", or "synthetic:SEED": the artifact holds no weights and the runtime makes them up (speed of large shapes).
   std::string weights = "file";
@@ -58,11 +59,17 @@ CompileOptions gpuOptions(const CompileOptions &options);
 /// Runs the passes from |from| (the module is at its end) to the end of |to|, at most Phase::plan.
 Status runPhases(mlir::ModuleOp module, Phase from, Phase to, const CompileOptions &options);
 
+/// A step of a chip's first bucket with megakernels: |launches| of kernels became |pieces| launches.
+struct MegakernelReport {
+  std::string chip;
+  uint32_t launches = 0, pieces = 0;
+};
 /// What packaging cost.
 struct PackageReport {
   double codeSeconds = 0, packSeconds = 0;
   uint64_t codeBytes = 0, weightBytes = 0, fileBytes = 0;
   int kernels = 0;
+  std::vector<MegakernelReport> megakernels;
 };
 /// Emits code, packs weights and writes the artifact of a module at the end of Phase::plan. |gpu|: the same model at the same phase for GPUs, or
 /// null; both read the same packed weights, which are in the file once. An artifact without x86 variants has GPU programs only. |progress| gets (done, all) bytes of weights.

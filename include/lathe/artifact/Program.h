@@ -124,6 +124,15 @@ enum class DraftMethod : uint32_t {
 /// Whether the rows that such a draft takes are [own | features]: one part is zeros (docs/speculation.md, "EAGLE").
 constexpr bool goesOnFromItself(DraftMethod method) { return method >= DraftMethod::eagle; }
 
+/// Launches of a bucket as one launch, of a GPU's program that was compiled for it (docs/ptx.md, "Megakernel"). Kernels that are no bodies are launched by
+/// themselves between.
+struct Megakernel {
+  uint32_t kernel = 0;            ///< index into Program.kernels and Program.blocks; takes what lathe/artifact/Megakernel.h says
+  uint32_t entry = 0, bucket = 0; ///< whose launches: indices
+  uint32_t maxArgs = 0;           ///< of a launch
+  std::vector<uint32_t> bodies;   ///< index into Program.kernels: a launch of it is done by the body of this number
+};
+
 /// Draft tokens of one sequence in one step at most, and so heads of a draft program.
 inline constexpr uint32_t maxDraftTokens = 16;
 
@@ -170,6 +179,7 @@ struct Program {
   std::vector<Entry> entries;
   std::vector<KVGroup> kvGroups;
   std::vector<BlockShape> blocks; ///< a GPU's program: one per kernel; else empty
+  std::vector<Megakernel> megakernels; ///< by ascending entry and bucket
   /// All bytes of entries. Empty: the kernels know no draft trees (LatheStep.parent).
   std::vector<KVPlane> kvPlanes;
 

@@ -20,10 +20,11 @@ LaunchShape launchShape(const ArgmaxParams &p) {
 
 LogicalResult emitArgmax(ModuleOp module, StringRef symbol, const ArgmaxParams &p, const Chip &chip) {
   if (failed(checkArgmax(module, symbol, p))) return failure();
-  GpuEmitter e(module, symbol, chip, argmaxThreads, {Use::in, Use::inout});
+  const int64_t threads = isForBodies(module) ? megakernelThreads : argmaxThreads; // the result is the same
+  GpuEmitter e(module, symbol, chip, threads, {Use::in, Use::inout});
   Value x = e.at(e.arg(0), e.block, p.inStride * 4), out = e.at(e.arg(1), e.block, p.outStride * 4);
   Largest best = Largest::none(e, e.cf(0));
-  Values seen = e.loop(e.tid, e.c(p.width), e.c(argmaxThreads), {best.value, best.index}, [&](Value i, ValueRange now) {
+  Values seen = e.loop(e.tid, e.c(p.width), e.c(threads), {best.value, best.index}, [&](Value i, ValueRange now) {
     Value index = p.pairs ? e.ldf(x, e.addc(i, p.width)) : e.i2f(e.trunc(e.i32, i));
     Largest next = Largest{now[0], now[1]}.with(e, e.ldf(x, i), index);
     return Values{next.value, next.index};

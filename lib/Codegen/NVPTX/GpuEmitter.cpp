@@ -11,30 +11,42 @@ GpuEmitter::GpuEmitter(ModuleOp module, StringRef symbol, const Chip &chip, int6
   MLIRContext *context = module.getContext();
   context->loadDialect<NVVM::NVVMDialect>();
   ptr = LLVM::LLVMPointerType::get(context, 1);
-  SmallVector<Type> types(uses.size() + 1, ptr);
+  const bool body = isForBodies(module);
+  const unsigned pointers = uses.size() + 1;
+  SmallVector<Type> types(pointers, ptr);
+  if (body) types.append({i32, i32, i32, LLVM::LLVMPointerType::get(context, 3)});
   b.setInsertionPointToEnd(module.getBody());
-  auto f = LLVM::LLVMFuncOp::create(b, loc, symbol, LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), types));
-  f->setAttr("nvvm.kernel", b.getUnitAttr());
-  f->setAttr("nvvm.reqntid", b.getDenseI32ArrayAttr({int32_t(threads)}));
-  // Without it ptxas aims at an occupancy of its own choice, and spills a register or two to get there.
-  f->setAttr("nvvm.minctasm", b.getI32IntegerAttr(1));
-  for (unsigned i = 0; i < types.size(); ++i) {
-    bool constant = i == uses.size() || uses[i] == Use::constant || (uses[i] == Use::in && !chip.has(Feature::pdl));
-    if (!constant) continue;
-    f.setArgAttr(i, "llvm.noalias", b.getUnitAttr());
-    f.setArgAttr(i, "llvm.readonly", b.getUnitAttr());
+  function = LLVM::LLVMFuncOp::create(b, loc, symbol, LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), types));
+  if (body) {
+    function.setLinkage(LLVM::Linkage::Internal);
+    function.setAlwaysInline(true);
+    function->setAttr(bodyThreads, b.getI64IntegerAttr(threads));
+    function->setAttr(bodyShared, b.getI64IntegerAttr(0));
+  } else {
+    function->setAttr("nvvm.kernel", b.getUnitAttr());
+    function->setAttr("nvvm.reqntid", b.getDenseI32ArrayAttr({int32_t(threads)}));
+    // Without it ptxas aims at an occupancy of its own choice, and spills a register or two to get there.
+    function->setAttr("nvvm.minctasm", b.getI32IntegerAttr(1));
   }
-  Block *entry = f.addEntryBlock(b);
+  for (unsigned i = 0; i < pointers; ++i) {
+    // What a megakernel reads it may have written before.
+    bool constant = i == uses.size() || uses[i] == Use::constant || (uses[i] == Use::in && !body && !chip.has(Feature::pdl));
+    if (!constant) continue;
+    function.setArgAttr(i, "llvm.noalias", b.getUnitAttr());
+    function.setArgAttr(i, "llvm.readonly", b.getUnitAttr());
+  }
+  Block *entry = function.addEntryBlock(b);
   b.setInsertionPointToStart(entry);
   for (unsigned i = 0; i < uses.size(); ++i)
     params.push_back(entry->getArgument(i));
   step = entry->getArgument(uses.size());
   auto place = [&](Value v) { return zext(i64, v); };
-  Value t = NVVM::ThreadIdXOp::create(b, loc, i32);
+  Value t = body ? Value(entry->getArgument(pointers + 1)) : NVVM::ThreadIdXOp::create(b, loc, i32);
   lane32 = andc(t, 31);
   tid = place(t), lane = place(lane32), warp = place(shru(t, 5));
-  block = place(NVVM::BlockIdXOp::create(b, loc, i32));
-  startInTurn();
+  block = place(body ? Value(entry->getArgument(pointers)) : NVVM::BlockIdXOp::create(b, loc, i32));
+  if (body) bodyBarrier = entry->getArgument(pointers + 2), bodyMemory = entry->getArgument(pointers + 3);
+  else startInTurn();
 }
 
 void GpuEmitter::startInTurn() {
@@ -44,6 +56,12 @@ void GpuEmitter::startInTurn() {
 }
 
 Value GpuEmitter::sharedMemory(int64_t bytes, int64_t align) {
+  if (bodyMemory) {
+    Value mine = gepc(bodyMemory, int64_t(llvm::alignTo(uint64_t(bodyBytes), uint64_t(align))));
+    bodyBytes = int64_t(llvm::alignTo(uint64_t(bodyBytes), uint64_t(align))) + bytes;
+    function->setAttr(bodyShared, b.getI64IntegerAttr(bodyBytes));
+    return mine;
+  }
   std::string symbol = name + "_shared" + std::to_string(sharedCount++);
   {
     OpBuilder::InsertionGuard guard(b);
@@ -56,6 +74,7 @@ Value GpuEmitter::sharedMemory(int64_t bytes, int64_t align) {
 }
 
 Value GpuEmitter::dynamicSharedMemory(int64_t align) {
+  assert(!bodyMemory && "a body has no dynamic shared memory: no kernel that has any is made into one");
   std::string symbol = name + "_dynamic";
   {
     OpBuilder::InsertionGuard guard(b);
@@ -74,7 +93,14 @@ void GpuEmitter::setCluster(int64_t n) {
   f->setAttr("nvvm.cluster_dim", b.getDenseI32ArrayAttr({int32_t(n), 1, 1}));
 }
 
-void GpuEmitter::barrier() { NVVM::Barrier0Op::create(b, loc); }
+void GpuEmitter::barrier() {
+  if (bodyBarrier) syncThreads(bodyBarrier, threads);
+  else NVVM::Barrier0Op::create(b, loc);
+}
+
+void GpuEmitter::syncThreads(Value barrier, int64_t count) {
+  NVVM::BarrierOp::create(b, loc, Type(), barrier, ci(i32, count), NVVM::BarrierReductionAttr(), Value());
+}
 
 void GpuEmitter::syncWarp() { NVVM::SyncWarpOp::create(b, loc, ci(i32, -1)); }
 

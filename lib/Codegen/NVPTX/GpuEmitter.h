@@ -16,12 +16,21 @@ namespace lathe::codegen::nvptx {
 /// the kernel runs.
 enum class Use { constant, in, inout };
 
+/// On a module: what is emitted into it are bodies of a megakernel (Megakernel.h) instead of kernels.
+inline constexpr StringLiteral bodiesAttribute = "lathe.bodies";
+/// On a body: threads of its blocks, and the bytes of shared memory that a block has.
+inline constexpr StringLiteral bodyThreads = "lathe.threads", bodyShared = "lathe.shared_bytes";
+/// Threads of a megakernel's block, and so the most that a body's may have. Twice as many would leave a thread 128 registers, and attention takes more.
+inline constexpr int64_t megakernelThreads = 256;
+
 struct GpuEmitter : Emitter {
   const Chip &chip;
   int64_t threads; ///< of a block, a multiple of 32
 
   /// Opens a kernel: one pointer per entry of |uses|, then the step. Blocks are one-dimensional. On chips with programmatic dependent launch
   /// every kernel lets the one after it start and waits for those before it, before it touches anything but constants.
+  /// In a module of bodies: a function that does one block. After the step it takes the block's number, the thread's within the block and the block's
+  /// barrier (i32), and its shared memory.
   GpuEmitter(ModuleOp module, StringRef symbol, const Chip &chip, int64_t threads, ArrayRef<Use> uses);
   void finish() { LLVM::ReturnOp::create(b, loc, ValueRange()); }
 
@@ -36,13 +45,15 @@ struct GpuEmitter : Emitter {
   void eachWarp(Value n, llvm::function_ref<void(Value i)> body) { loop(warp, n, warps(), body); }
 
   //===-- shared memory and synchronisation ------------------------------------------------------===//
-  /// |bytes| of static shared memory of this kernel, as a pointer in address space 3.
+  /// |bytes| of shared memory of this kernel's block, as a pointer in address space 3: static, or a body's own part of the megakernel's.
   Value sharedMemory(int64_t bytes, int64_t align = 16);
   /// The block's dynamic shared memory (LaunchShape::sharedBytes).
   Value dynamicSharedMemory(int64_t align);
   /// Blocks of |n| in a row are a cluster.
   void setCluster(int64_t n);
   void barrier();
+  /// The barrier numbered |barrier| (i32) of |count| threads.
+  void syncThreads(Value barrier, int64_t count);
   void syncWarp();
   /// |v| (i32 or f32) of lane (own lane xor |mask|).
   Value shuffleXor(Value v, int64_t mask);
@@ -104,7 +115,13 @@ private:
   std::string name;
   int sharedCount = 0;
   SmallVector<Value> params;
+  LLVM::LLVMFuncOp function;
+  Value bodyBarrier, bodyMemory; ///< of a body; null in a kernel
+  int64_t bodyBytes = 0;
 };
+
+/// Whether |module| is for bodies of a megakernel.
+inline bool isForBodies(ModuleOp module) { return module->hasAttr(bodiesAttribute); }
 
 /// Checks that every kernel makes: what every family needs of its sizes.
 LogicalResult checkRowSize(ModuleOp module, StringRef symbol, int64_t k, int64_t stride);

@@ -54,6 +54,9 @@ int64_t segmentsOfK(const MatmulParams &p);
 /// shape decides, so all kernels that compute rows of one weight on one chip are of one family.
 MmaParams onChip(MmaParams p, const Chip &chip, int64_t bucketRows);
 
+/// |p|, planned for any GPU, for a file with megakernels: by mma.sync, with as many segments of K as their blocks have room for. The same for every bucket.
+MmaParams asBody(MmaParams p);
+
 LaunchShape launchShape(const MmaParams &p);
 LaunchShape launchShape(const NormParams &p);
 LaunchShape launchShape(const QuantizeParams &p);

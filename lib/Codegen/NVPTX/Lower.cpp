@@ -46,7 +46,7 @@ static SmallVector<StringRef> instructionsOf(StringRef text) {
     }
     if (s.consume_front("@")) s = s.drop_until(llvm::isSpace).ltrim();
     StringRef word = s.take_until(llvm::isSpace);
-    if (!word.empty() && !word.starts_with(".reg")) names.push_back(word);
+    if (!word.empty() && !word.starts_with(".reg") && !word.starts_with("//")) names.push_back(word);
   }
   return names;
 }

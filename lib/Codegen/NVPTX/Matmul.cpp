@@ -277,6 +277,11 @@ int64_t segmentsOfK(const MatmulParams &p) {
   return segments;
 }
 
+MmaParams asBody(MmaParams p) {
+  while (threadsOf(p) > megakernelThreads && p.kSegments > 1) p.kSegments /= 2;
+  return p;
+}
+
 LaunchShape launchShape(const MmaParams &p) {
   if (p.wgmma) return wgmmaShape(p);
   LaunchShape s;

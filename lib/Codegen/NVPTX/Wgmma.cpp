@@ -467,6 +467,7 @@ struct Wgmma : MatmulEmitter {
 
 LogicalResult emitWgmma(ModuleOp module, StringRef symbol, const MmaParams &p, const Chip &chip) {
   if (!chip.has(Feature::wgmma)) return refuse(module, symbol, "unsupported: wgmma on " + Twine(chip.name));
+  if (isForBodies(module)) return refuse(module, symbol, "unsupported: wgmma in a megakernel");
   if (wgmmaGeometry(p).bytes > chip.sharedBytes)
     return refuse(module, symbol, Twine(wgmmaGeometry(p).bytes) + " bytes of shared memory, expected at most " + Twine(chip.sharedBytes));
   Wgmma e(module, symbol, p, chip);

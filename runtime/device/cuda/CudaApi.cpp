@@ -43,6 +43,7 @@ Result<std::shared_ptr<const Api>> Api::load(const char *library) {
   find(api->moduleUnload, "cuModuleUnload");
   find(api->moduleFunction, "cuModuleGetFunction");
   find(api->functionAttribute, "cuFuncSetAttribute");
+  find(api->residentBlocks, "cuOccupancyMaxActiveBlocksPerMultiprocessor");
   find(api->captureBegin, "cuStreamBeginCapture_v2");
   find(api->captureEnd, "cuStreamEndCapture");
   find(api->graphInstantiate, "cuGraphInstantiateWithFlags");

@@ -29,9 +29,11 @@ using CuGraph = CuGraphObject *;
 using CuGraphExec = CuGraphExecObject *;
 
 inline constexpr int attributeMajor = 75, attributeMinor = 76; ///< CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
+inline constexpr int attributeMultiprocessors = 16, attributeCooperative = 95; ///< CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, ..._COOPERATIVE_LAUNCH
 inline constexpr int functionDynamicShared = 8;                ///< CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 inline constexpr int jitErrorLog = 5, jitErrorLogBytes = 6;    ///< CU_JIT_ERROR_LOG_BUFFER, ..._SIZE_BYTES
 inline constexpr unsigned streamNonBlocking = 1;
+inline constexpr int launchCooperative = 2;  ///< CU_LAUNCH_ATTRIBUTE_COOPERATIVE
 inline constexpr int launchProgrammatic = 6; ///< CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 inline constexpr int programmaticInGraphs = 12030; ///< the first driver whose graphs keep it
 inline constexpr int captureThreadLocal = 1; ///< CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: other threads' calls do not disturb it
@@ -79,6 +81,7 @@ struct Api {
   CuResult (*moduleUnload)(CuModule);
   CuResult (*moduleFunction)(CuFunction *, CuModule, const char *);
   CuResult (*functionAttribute)(CuFunction, int, int);
+  CuResult (*residentBlocks)(int *, CuFunction, int, size_t);
   CuResult (*captureBegin)(CuStream, int);
   CuResult (*captureEnd)(CuStream, CuGraph *);
   CuResult (*graphInstantiate)(CuGraphExec *, CuGraph, unsigned long long);

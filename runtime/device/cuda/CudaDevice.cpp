@@ -109,16 +109,23 @@ public:
     LATHE_RETURN_IF_ERROR(enter());
     pointers.clear();
     for (const uint64_t &a : args) pointers.push_back(const_cast<uint64_t *>(&a));
-    if (overlaps && programmatic) {
-      CuLaunchAttribute attribute;
-      attribute.id = launchProgrammatic;
-      attribute.value = 1;
-      CuLaunchConfig config;
-      config.grid[0] = blocks, config.block[0] = threads, config.sharedBytes = sharedBytes, config.stream = stream;
-      config.attributes = &attribute, config.attributeCount = 1;
-      return check(api->launchEx(&config, functions[kernel], pointers.data(), nullptr), "starting a kernel");
-    }
+    if (overlaps && programmatic) return launchWith(launchProgrammatic, kernel, blocks, threads, sharedBytes);
     return check(api->launch(functions[kernel], blocks, 1, 1, threads, 1, 1, sharedBytes, stream, pointers.data(), nullptr), "starting a kernel");
+  }
+  Result<uint32_t> residentBlocks(uint32_t kernel, uint32_t threads, uint32_t sharedBytes) override {
+    LATHE_RETURN_IF_ERROR(enter());
+    int cooperative = 0, multiprocessors = 0, each = 0;
+    LATHE_RETURN_IF_ERROR(check(api->deviceAttribute(&cooperative, attributeCooperative, device), "asking for cooperative launches"));
+    if (!cooperative) return GpuDriver::residentBlocks(kernel, threads, sharedBytes);
+    LATHE_RETURN_IF_ERROR(check(api->deviceAttribute(&multiprocessors, attributeMultiprocessors, device), "counting multiprocessors"));
+    LATHE_RETURN_IF_ERROR(check(api->residentBlocks(&each, functions[kernel], int(threads), sharedBytes), "asking for a kernel's occupancy"));
+    return uint32_t(std::max(0, each) * std::max(0, multiprocessors));
+  }
+  Status launchTogether(uint32_t kernel, uint32_t blocks, uint32_t threads, uint32_t sharedBytes, std::span<const uint64_t> args) override {
+    LATHE_RETURN_IF_ERROR(enter());
+    pointers.clear();
+    for (const uint64_t &a : args) pointers.push_back(const_cast<uint64_t *>(&a));
+    return launchWith(launchCooperative, kernel, blocks, threads, sharedBytes);
   }
   Status synchronize() override {
     LATHE_RETURN_IF_ERROR(enter());
@@ -156,6 +163,16 @@ private:
   CudaDriver(std::shared_ptr<const Api> a, CuDevice d, Capability c) : api(std::move(a)), device(d), capability(c) {}
   /// Contexts belong to threads, and an executable may be used from another one than made it.
   Status enter() { return check(api->contextSetCurrent(context), "entering the context"); }
+  /// Starts a kernel with one attribute; its arguments are in |pointers|.
+  Status launchWith(int attributeId, uint32_t kernel, uint32_t blocks, uint32_t threads, uint32_t sharedBytes) {
+    CuLaunchAttribute attribute;
+    attribute.id = attributeId;
+    attribute.value = 1;
+    CuLaunchConfig config;
+    config.grid[0] = blocks, config.block[0] = threads, config.sharedBytes = sharedBytes, config.stream = stream;
+    config.attributes = &attribute, config.attributeCount = 1;
+    return check(api->launchEx(&config, functions[kernel], pointers.data(), nullptr), "starting a kernel");
+  }
   const char *text(CuResult r) const {
     const char *s = nullptr;
     api->errorString(r, &s);
@@ -180,7 +197,7 @@ private:
 
 class CudaDevice : public Device {
 public:
-  CudaDevice(std::shared_ptr<const Api> a, CuDevice d, Capability c) : api(std::move(a)), device(d), capability(c) {}
+  CudaDevice(std::shared_ptr<const Api> a, CuDevice d, Capability c, DevicePlan p) : api(std::move(a)), device(d), capability(c), plan(p) {}
   const char *name() const override { return "cuda"; }
   std::string gpuCode() const override {
     std::string names;
@@ -190,13 +207,16 @@ public:
   }
   Result<std::unique_ptr<Executable>> prepare(std::shared_ptr<LoadedArtifact> artifact, const ExecutableOptions &options) override {
     LATHE_ASSIGN_OR_RETURN(auto driver, CudaDriver::create(api, device, capability));
-    return prepareOnGpu(std::move(driver), std::move(artifact), options);
+    ExecutableOptions mine = options;
+    mine.plan = plan;
+    return prepareOnGpu(std::move(driver), std::move(artifact), mine);
   }
 
 private:
   std::shared_ptr<const Api> api;
   CuDevice device;
   Capability capability;
+  DevicePlan plan;
 };
 
 struct Gpu {
@@ -227,9 +247,9 @@ Result<std::unique_ptr<GpuDriver>> makeCudaDriver(const char *library) {
   return std::unique_ptr<GpuDriver>(std::move(driver));
 }
 
-Result<std::unique_ptr<Device>> makeCudaDevice() {
+Result<std::unique_ptr<Device>> makeCudaDevice(DevicePlan plan) {
   LATHE_ASSIGN_OR_RETURN(Gpu gpu, findGpu());
-  return std::unique_ptr<Device>(std::make_unique<CudaDevice>(std::move(gpu.api), gpu.device, gpu.capability));
+  return std::unique_ptr<Device>(std::make_unique<CudaDevice>(std::move(gpu.api), gpu.device, gpu.capability, plan));
 }
 
 } // namespace lathe::runtime

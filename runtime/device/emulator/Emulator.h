@@ -39,6 +39,7 @@ struct Options {
   uint64_t seed = 0;           ///< 0: warps take turns in order; other: order and length of turns are random
   unsigned capability = 90;    ///< compute capability of the device, 10 * major + minor
   char feature = 'a';          ///< 'a': the device also runs targets such as sm_90a of its own capability
+  unsigned residentBlocks = 0; ///< blocks of a cooperative launch that the device keeps at a time; 0: any number
   unsigned hostThreads = 1;    ///< blocks that nothing orders run in parallel, with the same results
   uint64_t memoryLimit = 16ull << 30; ///< bytes of device memory
   uint64_t instructionLimit = 0;      ///< warp instructions of one launch; 0: none

@@ -40,17 +40,28 @@ public:
   }
   Status launch(uint32_t kernel, uint32_t blocks, uint32_t threads, uint32_t sharedBytes, std::span<const uint64_t> args, bool overlaps) override {
     emulator::LaunchConfig config;
-    config.grid.x = blocks;
-    config.block.x = threads;
-    config.sharedBytes = sharedBytes;
     config.programmatic = overlaps;
-    emulator::Arguments values;
-    for (uint64_t a : args) values.add(a);
-    return machine->launch(module, names[kernel], config, values).status();
+    return run(kernel, blocks, threads, sharedBytes, args, config);
+  }
+  /// As many as a machine is told to keep; else a few, so that each does several blocks of a launch.
+  Result<uint32_t> residentBlocks(uint32_t, uint32_t, uint32_t) override { return machine->options().residentBlocks ? machine->options().residentBlocks : 3; }
+  Status launchTogether(uint32_t kernel, uint32_t blocks, uint32_t threads, uint32_t sharedBytes, std::span<const uint64_t> args) override {
+    emulator::LaunchConfig config;
+    config.cooperative = true;
+    return run(kernel, blocks, threads, sharedBytes, args, config);
   }
   Status synchronize() override { return Status(); }
 
 private:
+  Status run(uint32_t kernel, uint32_t blocks, uint32_t threads, uint32_t sharedBytes, std::span<const uint64_t> args, emulator::LaunchConfig &config) {
+    config.grid.x = blocks;
+    config.block.x = threads;
+    config.sharedBytes = sharedBytes;
+    emulator::Arguments values;
+    for (uint64_t a : args) values.add(a);
+    return machine->launch(module, names[kernel], config, values).status();
+  }
+
   std::unique_ptr<emulator::Emulator> machine;
   const emulator::LoadedModule *module = nullptr;
   std::vector<std::string> names;
@@ -58,6 +69,7 @@ private:
 
 class EmulatorDevice : public Device {
 public:
+  explicit EmulatorDevice(DevicePlan plan) : plan(plan) {}
   const char *name() const override { return "emulator"; }
   std::string gpuCode() const override { return "any"; }
   Result<std::unique_ptr<Executable>> prepare(std::shared_ptr<LoadedArtifact> artifact, const ExecutableOptions &options) override {
@@ -66,9 +78,15 @@ public:
     o.hostThreads = options.threads ? options.threads : 1;
     // Tests run a model in both modes; a correct kernel gives the same bits in both.
     if (const char *mode = std::getenv("LATHE_EMULATOR_MODE"); mode && std::string_view(mode) == "eager") o.mode = emulator::AsyncMode::eager;
+    o.checkRaces = std::getenv("LATHE_EMULATOR_RACES") != nullptr;
     LATHE_ASSIGN_OR_RETURN(auto machine, emulator::Emulator::create(o));
-    return prepareOnGpu(std::make_unique<EmulatorDriver>(std::move(machine)), std::move(artifact), options);
+    ExecutableOptions mine = options;
+    mine.plan = plan;
+    return prepareOnGpu(std::make_unique<EmulatorDriver>(std::move(machine)), std::move(artifact), mine);
   }
+
+private:
+  DevicePlan plan;
 };
 
 } // namespace
@@ -80,6 +98,6 @@ Result<std::unique_ptr<GpuDriver>> makeEmulatorDriver(artifact::Variant variant)
   return std::unique_ptr<GpuDriver>(std::make_unique<EmulatorDriver>(std::move(machine)));
 }
 
-std::unique_ptr<Device> makeEmulatorDevice() { return std::make_unique<EmulatorDevice>(); }
+std::unique_ptr<Device> makeEmulatorDevice(DevicePlan plan) { return std::make_unique<EmulatorDevice>(plan); }
 
 } // namespace lathe::runtime

@@ -332,6 +332,9 @@ Result<Counts> runLaunch(Launch &launch) {
   const uint64_t clusterSize = launch.config.cluster.count();
   Layout layout = layoutOf(program, launch.config);
   uint64_t resident = launch.config.cooperative ? blocks : clusterSize;
+  if (launch.config.cooperative && launch.options->residentBlocks && blocks > launch.options->residentBlocks)
+    return makeError(StatusCode::invalidArgument, "kernel '%s': a cooperative launch of %" PRIu64 " blocks, expected at most the %u that the device keeps at a time", program.name.c_str(), blocks,
+                     launch.options->residentBlocks);
   if (resident * layout.total > kMaxResident)
     return makeError(StatusCode::resourceExhausted, "kernel '%s': %" PRIu64 " resident blocks need %" PRIu64 " bytes each, more than %" PRIu64 " in all", program.name.c_str(), resident, layout.total, kMaxResident);
 

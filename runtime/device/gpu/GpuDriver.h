@@ -41,6 +41,14 @@ public:
   /// Starts |blocks| blocks of |threads| threads with pointers as arguments. |overlaps|: the launch before need not have ended, since the kernel waits for
   /// it itself (griddepcontrol.wait).
   virtual Status launch(uint32_t kernel, uint32_t blocks, uint32_t threads, uint32_t sharedBytes, std::span<const uint64_t> args, bool overlaps) = 0;
+  /// How many blocks of a kernel the device keeps at a time, and a launch of blocks that wait for each other: of as many at most, and it ends before the next
+  /// begins. Errors: unsupported where there are no such launches.
+  virtual Result<uint32_t> residentBlocks(uint32_t kernel, uint32_t threads, uint32_t sharedBytes) {
+    return makeError(StatusCode::unsupported, "device '%s' has no launches of blocks that wait for each other, which megakernels need", name());
+  }
+  virtual Status launchTogether(uint32_t kernel, uint32_t blocks, uint32_t threads, uint32_t sharedBytes, std::span<const uint64_t> args) {
+    return residentBlocks(kernel, threads, sharedBytes).status();
+  }
   /// Waits for everything.
   virtual Status synchronize() = 0;
 

@@ -7,7 +7,9 @@
 #include "runtime/device/gpu/GpuExecutable.h"
 #include "runtime/device/Trees.h"
 #include "runtime/device/cpu/GraphExecutable.h"
+#include "lathe/artifact/Megakernel.h"
 #include "runtime/device/gpu/GpuGraphMemory.h"
+#include "runtime/device/gpu/Megakernels.h"
 #include <algorithm>
 #include <chrono>
 #include <cinttypes>
@@ -135,6 +137,12 @@ private:
     return wanted;
   }
   Status sendStep(EntryKind kind, const LatheStep &step);
+  Status openMegakernels();
+  /// How |bucket| is done by a megakernel; null: its launches are started one by one, as they are when times of single launches are wanted.
+  const MegakernelBucket *megakernelOf(const Bucket &bucket) const {
+    auto found = std::find_if(together.begin(), together.end(), [&](const MegakernelBucket &b) { return b.bucket == &bucket; });
+    return profiling || found == together.end() ? nullptr : &*found;
+  }
   /// Starts the launches of |bucket| in order; |counted|: the rows that blocks are counted by.
   Status start(const Bucket &bucket, const LatheStep &counted);
 
@@ -156,6 +164,9 @@ private:
   bool choicesReady = false;
   uint32_t choiceRows = 0, stepRows = 0; ///< of the last runs of these entries
   std::vector<uint64_t> launchArgs;
+  std::vector<MegakernelBucket> together; ///< of DevicePlan::megakernel
+  std::vector<uint32_t> grids;            ///< blocks of each megakernel
+  uint64_t launchTables = 0, counters = 0; ///< what megakernels read, and where their blocks meet: one for each
   // What sendStep works with; the capacity is there from the start but for |dense|, which has the sequences of the caller.
   std::vector<int32_t> dense, sequenceIds;
   std::vector<uint32_t> used, strides;
@@ -220,7 +231,8 @@ Status GpuExecutable::create(const ExecutableOptions &options) {
   featureReady.resize(p.draftFeatures.size()), featureHost.resize(featureReady.size() * p.maxRows * p.hiddenStride);
   if (goesOnFromItself(p.draftMethod)) ownReady.resize(p.maxRows), ownHost.resize(ownReady.size() * p.hiddenSize);
   if (entries[static_cast<int>(EntryKind::embed)]) embeddingHost.resize(uint64_t(p.maxOutRows) * p.hiddenSize), embeddingReady.resize(p.maxOutRows);
-  uint32_t most = 0;
+  if (options.plan == DevicePlan::megakernel) LATHE_RETURN_IF_ERROR(openMegakernels());
+  uint32_t most = 2;
   for (const Launch &l : p.launches) most = std::max(most, l.argCount);
   launchArgs.reserve(most + 1);
   profiles.resize(p.launches.size());
@@ -230,6 +242,28 @@ Status GpuExecutable::create(const ExecutableOptions &options) {
   tables.resize(p.kvGroups.size());
   strides.resize(p.kvGroups.size());
   return Status();
+}
+
+Status GpuExecutable::openMegakernels() {
+  const Program &p = program;
+  if (p.megakernels.empty())
+    return makeError(StatusCode::failedPrecondition, "the artifact has no megakernels for %s, found kernels to launch one by one; compile with '--megakernel'",
+                     artifact::toString(artifact->variant()));
+  std::vector<uint8_t> bytes;
+  together = planMegakernels(p, args, bytes);
+  LATHE_ASSIGN_OR_RETURN(launchTables, own(std::max<uint64_t>(bytes.size(), 1), "tables of megakernels"));
+  if (!bytes.empty()) LATHE_RETURN_IF_ERROR(driver->upload(launchTables, bytes));
+  LATHE_ASSIGN_OR_RETURN(counters, own(p.megakernels.size() * megakernelCounterBytes, "counters of megakernels"));
+  LATHE_RETURN_IF_ERROR(driver->fill(counters, 0, p.megakernels.size() * megakernelCounterBytes));
+  for (const Megakernel &m : p.megakernels) {
+    const BlockShape &shape = p.blocks[m.kernel];
+    LATHE_ASSIGN_OR_RETURN(uint32_t blocks, driver->residentBlocks(m.kernel, shape.threads, shape.sharedBytes));
+    if (blocks == 0)
+      return makeError(StatusCode::failedPrecondition, "expected a GPU that keeps a block of megakernel '%s' with %u threads and %u bytes of shared memory, found none", p.kernels[m.kernel].c_str(),
+                       shape.threads, shape.sharedBytes);
+    grids.push_back(blocks);
+  }
+  return driver->synchronize(); // the tables' bytes go
 }
 
 Status GpuExecutable::sendStep(EntryKind kind, const LatheStep &s) {
@@ -305,7 +339,9 @@ Result<Ticket> GpuExecutable::submit(EntryKind kind, const LatheStep &step) {
   LatheStep counted = step;
   if (!runsRows(kind)) counted.rows = step.outRows;
   // All that differs between two steps of as many rows is in the step's state, so their launches are the same.
-  const bool keeps = !profiling && rows <= keptRows && std::all_of(&program.launches[wide->firstLaunch], &program.launches[wide->firstLaunch] + wide->launchCount, [&](const Launch &l) {
+  const MegakernelBucket *mega = megakernelOf(*wide);
+  const bool single = mega && mega->pieces.size() == 1; // one launch needs no graph
+  const bool keeps = !profiling && !single && rows <= keptRows && std::all_of(&program.launches[wide->firstLaunch], &program.launches[wide->firstLaunch] + wide->launchCount, [&](const Launch &l) {
     return l.itemKind != ItemKind::perRowChunk && (l.itemKind != ItemKind::perOutRow || !runsRows(kind));
   });
   const uint64_t key = uint64_t(kind) << 32 | rows;
@@ -336,10 +372,10 @@ Result<Ticket> GpuExecutable::submit(EntryKind kind, const LatheStep &step) {
 Status GpuExecutable::start(const Bucket &bucket, const LatheStep &counted) {
   using Clock = std::chrono::steady_clock;
   bool overlaps = false; // the first launch comes after the step's state, which is a copy
-  for (uint32_t i = bucket.firstLaunch, end = i + bucket.launchCount; i < end; ++i) {
+  auto startOne = [&](uint32_t i) -> Status {
     const Launch &l = program.launches[i];
     uint64_t items = launchItems(l, counted);
-    if (items == 0) continue;
+    if (items == 0) return Status();
     if (items > 0x7fffffff) return makeError(StatusCode::invalidArgument, "launch '%s': expected at most 2147483647 blocks, found %" PRIu64, program.names[l.name].c_str(), items);
     launchArgs.assign(args.begin() + l.firstArg, args.begin() + l.firstArg + l.argCount);
     launchArgs.push_back(state);
@@ -348,13 +384,35 @@ Status GpuExecutable::start(const Bucket &bucket, const LatheStep &counted) {
     Status s = driver->launch(l.kernel, static_cast<uint32_t>(items), shape.threads, shape.sharedBytes, launchArgs, overlaps);
     if (!s.ok()) return std::move(s).at("launch '" + program.names[l.name] + "'");
     overlaps = waits && !profiling;
-    if (!profiling) continue;
+    if (!profiling) return Status();
     LATHE_RETURN_IF_ERROR(driver->synchronize());
     double seconds = std::chrono::duration<double>(Clock::now() - before).count();
     LaunchProfile &profile = profiles[i];
     profile.fastest = profile.calls ? std::min(profile.fastest, seconds) : seconds;
     profile.calls += 1;
     profile.seconds += seconds;
+    return Status();
+  };
+  const MegakernelBucket *mega = megakernelOf(bucket);
+  if (!mega) {
+    for (uint32_t i = bucket.firstLaunch, end = i + bucket.launchCount; i < end; ++i) LATHE_RETURN_IF_ERROR(startOne(i));
+    return Status();
+  }
+  const Megakernel &m = program.megakernels[mega->megakernel];
+  const BlockShape &shape = program.blocks[m.kernel];
+  const uint64_t counter = counters + mega->megakernel * megakernelCounterBytes;
+  for (const LaunchPiece &piece : mega->pieces) {
+    if (!piece.together) {
+      LATHE_RETURN_IF_ERROR(startOne(piece.first));
+      continue;
+    }
+    launchArgs.assign({launchTables + piece.table, counter, state});
+    Status s = driver->launchTogether(m.kernel, grids[mega->megakernel], shape.threads, shape.sharedBytes, launchArgs);
+    if (!s.ok()) {
+      (void)driver->fill(counter, 0, megakernelCounterBytes); // some blocks may have arrived
+      return std::move(s).at("megakernel '" + program.kernels[m.kernel] + "'");
+    }
+    overlaps = waits;
   }
   return Status();
 }

@@ -18,6 +18,7 @@
 #include <map>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace lathe;
@@ -31,16 +32,17 @@ int pick(Rng &rng, int low, int high) { return low + int(rng() % uint64_t(high -
 struct Setting {
   std::string artifact, variant;
   EngineOptions options;
+  bool megakernel = false;
 };
 
 std::string describe(const Setting &s) {
   char text[300];
-  std::snprintf(text, sizeof text, "%s, %s, %u threads, chunks of %u, blocks %s", s.artifact.c_str(), s.variant.c_str(), s.options.threads,
+  std::snprintf(text, sizeof text, "%s, %s%s, %u threads, chunks of %u, blocks %s", s.artifact.c_str(), s.variant.c_str(), s.megakernel ? " megakernel" : "", s.options.threads,
                 s.options.chunkRows, s.options.shuffleBlocks ? "shuffled" : "in order");
   return text;
 }
 
-std::unique_ptr<Device> device;
+std::unique_ptr<Device> device, together; ///< |together|: with megakernels, or none
 
 std::unique_ptr<Engine> open(const Setting &s) {
   auto loaded = LoadedArtifact::load(s.artifact, loadFor(*device, s.variant));
@@ -48,7 +50,7 @@ std::unique_ptr<Engine> open(const Setting &s) {
     std::fprintf(stderr, "error: %s\n", loaded.status().message().c_str());
     std::exit(2);
   }
-  auto engine = Engine::create(*loaded, s.options, device.get());
+  auto engine = Engine::create(*loaded, s.options, s.megakernel ? together.get() : device.get());
   if (!engine.ok()) {
     std::fprintf(stderr, "error: %s\n", engine.status().message().c_str());
     std::exit(2);
@@ -97,6 +99,7 @@ struct Tree {
 
 int main(int argc, char **argv) {
   device = takeDevice(argc, argv);
+  if (testPlan == DevicePlan::megakernel) together = std::exchange(device, namedDevice(testDevice));
   const bool cpu = device->gpuCode().empty();
   if (argc < 4) {
     std::fprintf(stderr, "usage: ExactnessFuzz [--device D] SEED TRIALS ARTIFACT...\n");
@@ -115,7 +118,7 @@ int main(int argc, char **argv) {
     std::fprintf(stderr, "error: %s\n", LoadedArtifact::load(artifacts[0], {}).status().message().c_str());
     return 2;
   }
-  Setting base{artifacts[0], variants[0], {}};
+  Setting base{artifacts[0], variants[0], {}, false};
   base.options.threads = 1;
   auto reference = open(base);
   const uint32_t vocabulary = reference->program().vocabulary, maxRows = reference->program().maxRows;
@@ -166,7 +169,7 @@ int main(int argc, char **argv) {
   uint64_t rows = 0, treeRows = 0, moved = 0, chosen = 0;
   std::map<std::string, int> seen;
   for (int trial = 0; trial < trials; ++trial) {
-    Setting s{artifacts[rng() % artifacts.size()], variants[rng() % variants.size()], {}};
+    Setting s{artifacts[rng() % artifacts.size()], variants[rng() % variants.size()], {}, together && trial % 2 == 0};
     const uint32_t threadChoices[] = {1, 2, 3, 7};
     const int batch = trial % 3 == 0 ? pick(rng, 1, 3) : pick(rng, 4, count);
     s.options.threads = threadChoices[rng() % 4];
@@ -176,7 +179,7 @@ int main(int argc, char **argv) {
     s.options.maxSequences = batch;
     s.options.contextTokens = context;
     auto engine = open(s);
-    ++seen[s.variant];
+    ++seen[s.variant + (s.megakernel ? " megakernel" : "")];
 
     std::vector<int> which(count);
     for (int i = 0; i < count; ++i)

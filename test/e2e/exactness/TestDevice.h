@@ -12,14 +12,22 @@ namespace lathe::runtime {
 /// Of "emulator:CHIP": whose code to run; empty: the first of the file.
 inline std::string testChip;
 
-inline std::unique_ptr<Device> namedDevice(const std::string &name) {
+/// Of "emulator..+megakernel" and "cuda+megakernel".
+inline DevicePlan testPlan = DevicePlan::graph;
+inline std::string testDevice; ///< the name without it
+
+inline std::unique_ptr<Device> namedDevice(std::string name) {
+  const std::string suffix = "+megakernel";
+  testPlan = DevicePlan::graph;
+  if (name != "cpu" && name.ends_with(suffix)) name.resize(name.size() - suffix.size()), testPlan = DevicePlan::megakernel;
+  testDevice = name;
   if (name == "cpu") return makeCpuDevice();
   if (name.rfind("emulator", 0) == 0 && (name.size() == 8 || name[8] == ':')) {
     testChip = name.size() > 9 ? name.substr(9) : "";
-    return makeEmulatorDevice();
+    return makeEmulatorDevice(testPlan);
   }
   if (name == "cuda") {
-    auto device = makeCudaDevice();
+    auto device = makeCudaDevice(testPlan);
     if (device.ok()) return *std::move(device);
     std::fprintf(stderr, "error: %s\n", device.status().message().c_str());
     std::exit(2);

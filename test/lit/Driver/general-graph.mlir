@@ -18,6 +18,8 @@
 // RUN: not lathe-compiler compile %t.8.mlir -o %t.lathe 2>&1 | FileCheck %s --check-prefix=NO-PAST
 // RUN: lathe-compiler compile %s -o %t.lathe --target sm_80 2>&1 | FileCheck %s --check-prefix=OK
 // RUN: lathe-compiler compile %s -o %t.lathe --target avx2,sm_80 2>&1 | FileCheck %s --check-prefix=OK
+// RUN: not lathe-compiler compile %s -o %t.lathe --target sm_80 --megakernel 2>&1 | FileCheck %s --check-prefix=MEGA
+// MEGA: error: --megakernel: expected a language model, found '{{.*}}general-graph.mlir', a graph that is not raised to one; the warning says why
 
 // OK: warning: the graph is not raised to llm ops
 // OK: warning: the graph was not recognised and runs as general code: slowly, one sequence at a time with a contiguous cache, and without the promise of exact tokens

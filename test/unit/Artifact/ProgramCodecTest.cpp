@@ -119,6 +119,36 @@ TEST(ProgramCodec, BlocksAreOnlyInAGpusProgram) {
   EXPECT_EQ(encodeProgram(*back), bytes);
 }
 
+static void addMegakernels(Program &p) {
+  p.kernels.push_back("megakernel_step");
+  p.blocks.resize(p.kernels.size(), {128, 0});
+  p.megakernels = {{2, 0, 0, 2, {0}}, {2, 0, 1, 3, {1, 0}}};
+}
+
+TEST(ProgramCodec, MegakernelsAreReadAsTheyWereWritten) {
+  for (bool choices : {false, true}) {
+    Program p = sampleProgram();
+    if (choices) {
+      p.choicesOffset = 64, p.choicesStride = 16;
+      p.entries.push_back({"head_choices", {{4, 2, 1}}});
+    }
+    addMegakernels(p);
+    auto bytes = encodeProgram(p);
+    auto back = decodeProgram(bytes);
+    ASSERT_TRUE(back.ok()) << back.status().message();
+    ASSERT_EQ(back->megakernels.size(), 2u);
+    EXPECT_EQ(back->megakernels[1].kernel, 2u);
+    EXPECT_EQ(back->megakernels[1].entry, 0u);
+    EXPECT_EQ(back->megakernels[1].bucket, 1u);
+    EXPECT_EQ(back->megakernels[1].maxArgs, 3u);
+    EXPECT_EQ(back->megakernels[1].bodies, (std::vector<uint32_t>{1, 0}));
+    EXPECT_EQ(encodeProgram(*back), bytes);
+    EXPECT_EQ(back->choicesStride, choices ? 16u : 0u);
+    Status valid = validateProgram(*back, sampleWeightBytes);
+    EXPECT_TRUE(valid.ok()) << valid.message();
+  }
+}
+
 /// A draft that goes on from its own rows, over three of the step, with 5 tokens.
 static void addLayer(Program &p) {
   addHeads(p);
@@ -151,8 +181,11 @@ TEST(ProgramCodec, EveryTruncationIsAnError) {
   addHeads(p);
   addChoices(p);
   p.blocks.assign(p.kernels.size(), {32, 0});
+  p.megakernels = {{1, 0, 0, 2, {0, 1}}};
   auto bytes = encodeProgram(p);
-  // Whole programs that have one form of the head, no heads of a draft, know no draft trees either, or are a CPU's.
+  // Whole programs that have no megakernels, one form of the head, no heads of a draft, know no draft trees either, or are a CPU's.
+  p.megakernels.clear();
+  size_t choices = encodeProgram(p).size();
   p.choicesStride = 0;
   size_t heads = encodeProgram(p).size();
   p.draftInputStride = 0;
@@ -162,7 +195,7 @@ TEST(ProgramCodec, EveryTruncationIsAnError) {
   p.blocks.clear();
   size_t cpu = encodeProgram(p).size();
   for (size_t n = 0; n < bytes.size(); ++n) {
-    if (n == cpu || n == gpu || n == trees || n == heads) continue;
+    if (n == cpu || n == gpu || n == trees || n == heads || n == choices) continue;
     auto got = decodeProgram(std::span(bytes).first(n));
     ASSERT_FALSE(got.ok()) << n;
     EXPECT_NE(got.status().message().find("the section ends at " + std::to_string(n)), std::string::npos)
@@ -205,6 +238,14 @@ TEST(ProgramCodec, ValidationNamesWhatIsWrong) {
       {"expected a block shape for each of", [](Program &p) { p.blocks.resize(p.kernels.size() + 1); }},
       {"expected a block of whole warps of 32 threads, found 33 threads", [](Program &p) { p.blocks.resize(p.kernels.size(), {33, 0}); }},
       {"expected threads of a block in 32..1024, found 2048", [](Program &p) { p.blocks.resize(p.kernels.size(), {2048, 0}); }},
+      {"expected megakernels in a GPU's program only, found 2 in another", [](Program &p) { addMegakernels(p), p.blocks.clear(); }},
+      {"megakernel 1: expected a kernel below 3, found 3", [](Program &p) { addMegakernels(p), p.megakernels[1].kernel = 3; }},
+      {"megakernel 0: no bucket 2 of entry 0", [](Program &p) { addMegakernels(p), p.megakernels[0].bucket = 2; }},
+      {"megakernel 0: no bucket 0 of entry 9", [](Program &p) { addMegakernels(p), p.megakernels[0].entry = 9; }},
+      {"megakernel 1: expected ascending entries and buckets, found 0, 0 after 0, 0", [](Program &p) { addMegakernels(p), p.megakernels[1].bucket = 0; }},
+      {"expected arguments of a megakernel's launch in 0..1024, found 1025", [](Program &p) { addMegakernels(p), p.megakernels[0].maxArgs = 1025; }},
+      {"megakernel 0: expected bodies of kernels below 3, found 7", [](Program &p) { addMegakernels(p), p.megakernels[0].bodies = {7}; }},
+      {"megakernel 1: expected launches of at most 2 arguments, found 3 in launch 1", [](Program &p) { addMegakernels(p), p.megakernels[1].maxArgs = 2; }},
       {"expected shared memory of a block in 0..232448, found 232449", [](Program &p) { p.blocks.resize(p.kernels.size(), {64, 232449}); }},
       {"'no such!' is not the name of a kernel", [](Program &p) { p.kernels[0] = "no such!"; }},
       {"argument 0: offset 8192 is outside the arena of 8192 bytes", [](Program &p) { p.args[0].offset = 8192; }},

@@ -28,10 +28,21 @@ FakeCudaState &fake() {
 }
 
 /// Kernels that wait for the launches before them, or do not; it is the toy's PTX that says so.
-void writeArtifact(bool waits = false) {
+/// |bodies|: kernels whose launches a megakernel does in the first bucket of the step.
+void writeArtifact(bool waits = false, const std::vector<uint32_t> &bodies = {}) {
   Program p = toyProgram({});
-  for (size_t i = 0; i < p.kernels.size(); ++i) p.blocks.push_back({32, 16});
   for (const Launch &l : p.launches) fake().arguments[p.kernels[l.kernel]] = l.argCount + 1;
+  fake().bodies.clear();
+  if (!bodies.empty()) {
+    uint32_t most = 0;
+    for (uint32_t b : bodies) {
+      fake().bodies.push_back(p.kernels[b]);
+      most = std::max(most, fake().arguments[p.kernels[b]] - 1);
+    }
+    p.megakernels.push_back({uint32_t(p.kernels.size()), 0, 0, most, bodies});
+    p.kernels.push_back(fake().megakernel = "megakernel_step_1");
+  }
+  for (size_t i = 0; i < p.kernels.size(); ++i) p.blocks.push_back({32, 16});
   auto writer = ArtifactWriter::create(path);
   ASSERT_TRUE(writer.ok());
   std::string text = waits ? "toy ptx: griddepcontrol.wait;" : "toy ptx", code = TOY_KERNELS;
@@ -44,11 +55,14 @@ void writeArtifact(bool waits = false) {
 
 class FakeDevice : public Device {
 public:
+  DevicePlan plan = DevicePlan::graph;
   const char *name() const override { return "cuda"; }
   std::string gpuCode() const override { return "sm_90a"; }
   Result<std::unique_ptr<Executable>> prepare(std::shared_ptr<LoadedArtifact> artifact, const ExecutableOptions &options) override {
     LATHE_ASSIGN_OR_RETURN(auto driver, makeCudaDriver(FAKE_CUDA));
-    return prepareOnGpu(std::move(driver), std::move(artifact), options);
+    ExecutableOptions mine = options;
+    mine.plan = plan;
+    return prepareOnGpu(std::move(driver), std::move(artifact), mine);
   }
 };
 
@@ -61,15 +75,13 @@ struct CudaGraph : ::testing::Test {
   size_t done = 0;
 
   void SetUp() override { open(false, 12040); }
-  void open(bool waits, int version) {
+  void open(bool waits, int version, const std::vector<uint32_t> &bodies = {}) {
     engine.reset();
     tokens.clear();
     done = 0;
-    writeArtifact(waits);
     auto &state = fake();
-    auto arguments = state.arguments;
     state = {};
-    state.arguments = arguments;
+    writeArtifact(waits, bodies);
     state.version = version;
     auto loaded = LoadedArtifact::load(path, {.variant = {}, .gpu = device.gpuCode()});
     ASSERT_TRUE(loaded.ok()) << loaded.status().message();
@@ -149,6 +161,71 @@ TEST_F(CudaGraph, LaunchesOverlapWhereKernelsWait) {
   ASSERT_TRUE(run(1).ok() && run(40).ok());
   EXPECT_GT(state.started, 0u);
   EXPECT_EQ(state.overlapping, 0u);
+}
+
+/// Kernels 0, 1 and 2 embed, append and attend; a step launches them in the order 0 1 2 1 2.
+TEST_F(CudaGraph, HasOneLaunchOfAMegakernel) {
+  auto &state = fake();
+  device.plan = DevicePlan::megakernel;
+  open(false, 12040, {2, 0, 1});
+  Status s = run(1);
+  ASSERT_TRUE(s.ok()) << s.message();
+  const uint64_t heads = state.started - state.together; // which have no megakernel
+  EXPECT_EQ(state.together, 1u);
+  EXPECT_EQ(state.executed, 5 + heads);
+  EXPECT_EQ(state.captures, heads); // one launch needs no graph
+  ASSERT_TRUE(run(1).ok());
+  EXPECT_EQ(state.together, 2u);
+  EXPECT_EQ(state.executed, 2 * (5 + heads));
+  ASSERT_TRUE(run(40).ok()); // a bucket without one
+  EXPECT_EQ(state.together, 2u);
+  engine.reset();
+  EXPECT_EQ(state.memory, 0);
+}
+
+TEST_F(CudaGraph, IsCutAtKernelsThatAreNoBodies) {
+  auto &state = fake();
+  device.plan = DevicePlan::megakernel;
+  open(true, 12040, {2, 1}); // what embeds is launched before
+  Status s = run(1);
+  ASSERT_TRUE(s.ok()) << s.message();
+  EXPECT_EQ(state.together, 1u);
+  EXPECT_EQ(state.overlapping, 0u); // the one launch before it is the first
+  open(true, 12040, {0, 1}); // 0 and 1 together, 2, 1 (one alone is an ordinary launch), 2
+  s = run(1);
+  ASSERT_TRUE(s.ok()) << s.message();
+  EXPECT_EQ(state.together, 1u);
+  const uint64_t captures = state.captures;
+  EXPECT_TRUE(run(1).ok()); // the graph that was kept, with a megakernel in it
+  EXPECT_EQ(state.captures, captures);
+  EXPECT_EQ(state.together, 1u);
+  EXPECT_EQ(state.overlapping, 3u);
+  EXPECT_EQ(state.firsts.find('o'), std::string::npos) << state.firsts;
+  device.plan = DevicePlan::graph; // the same file, one by one
+  open(true, 12040, {0, 1});
+  s = run(1);
+  ASSERT_TRUE(s.ok()) << s.message();
+  EXPECT_EQ(state.together, 0u);
+}
+
+TEST_F(CudaGraph, SaysWhyThereIsNoMegakernel) {
+  auto &state = fake();
+  device.plan = DevicePlan::megakernel;
+  auto message = [&](const std::vector<uint32_t> &bodies) {
+    writeArtifact(false, bodies);
+    auto loaded = LoadedArtifact::load(path, {.variant = {}, .gpu = device.gpuCode()});
+    EXPECT_TRUE(loaded.ok()) << loaded.status().message();
+    return device.prepare(*loaded, {1, false, {4, 2}}).status();
+  };
+  Status s = message({});
+  EXPECT_EQ(s.code(), StatusCode::failedPrecondition);
+  EXPECT_NE(s.message().find("the artifact has no megakernels for sm_90a, found kernels to launch one by one; compile with '--megakernel'"), std::string::npos) << s.message();
+  state.cooperative = 0;
+  s = message({0, 1, 2});
+  EXPECT_NE(s.message().find("device 'cuda' has no launches of blocks that wait for each other, which megakernels need"), std::string::npos) << s.message();
+  state.cooperative = 1, state.resident = 0;
+  s = message({0, 1, 2});
+  EXPECT_NE(s.message().find("expected a GPU that keeps a block of megakernel 'megakernel_step_1' with 32 threads and 16 bytes of shared memory, found none"), std::string::npos) << s.message();
 }
 
 TEST_F(CudaGraph, OfAFailedLaunchIsForgotten) {

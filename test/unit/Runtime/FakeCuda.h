@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace lathe::test {
 
@@ -20,6 +21,10 @@ struct FakeCudaState {
   int64_t graphs = 0, executables = 0, memory = 0; ///< that are alive
   uint64_t failStart = UINT64_MAX; ///< the call of cuLaunchKernel that fails
   bool failInstantiate = false;
+  std::string megakernel;          ///< a kernel of this name is one: what its table says is done with the kernels |bodies|
+  std::vector<std::string> bodies;
+  uint64_t together = 0;           ///< cooperative launches
+  int cooperative = 1, resident = 2; ///< whether the device has them; blocks of each of 3 multiprocessors
 };
 
 } // namespace lathe::test

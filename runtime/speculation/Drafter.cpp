@@ -9,8 +9,8 @@ namespace lathe::runtime {
 
 // Tokens of one sequence that are looked up; what its tenant gets of a prompt and of an answer.
 static constexpr uint32_t lookedUp = 1 << 15, sharedPrompt = 512, sharedAnswer = 4096;
-// Tokens put into the indexes in one step.
-static constexpr uint32_t indexedAtOnce = 512;
+// Tokens put into the indexes in one step: a fraction of a millisecond.
+static constexpr uint32_t indexedAtOnce = 2048;
 // A draft ends where it is hardly ever reached.
 static constexpr float leastChance = 0.05f;
 static constexpr uint32_t shortestMatch = 2;
@@ -21,7 +21,7 @@ static constexpr uint32_t firstProbe = 32, lastProbe = 1024;
 // A program's token counts as one that followed a match of so many tokens.
 static constexpr uint32_t programMatched = 8;
 /// Before the program has run the probability of its token is not known: of the tokens at |place|, whatever it was.
-static DraftKind anyOfProgram(uint32_t place) { return draftKind(DraftSource::program, 2 * programMatched, 0.7f, place); }
+static DraftKind anyOfProgram(uint32_t place) { return draftKind(DraftSource::program, 2 * programMatched, 0.7f, placeClass(place)); }
 // Drafts of a program that no plan took until it rests, and for how many steps.
 static constexpr uint32_t mostIgnored = 4, ignoredPause = 16;
 
@@ -59,7 +59,7 @@ std::shared_ptr<SharedSuffixes> SharedDrafts::suffixesOf(const std::string &tena
 uint64_t draftingBytes(Speculation method, uint32_t drafters, uint32_t contextTokens) {
   if (method == Speculation::off) return 0;
   uint32_t room = std::min(lookedUp, contextTokens);
-  uint64_t each = uint64_t(contextTokens) * sizeof(int32_t), together = 0;
+  uint64_t each = uint64_t(contextTokens) * sizeof(int32_t) + sizeof(Drafter), together = 0;
   if (method == Speculation::ngram || method == Speculation::automatic) each += NgramIndex::bytesFor(room);
   if (method != Speculation::ngram && method != Speculation::draft) {
     each += SuffixAutomaton::bytesFor(room);
@@ -89,13 +89,28 @@ Drafter::Drafter(Speculation method, std::span<const int32_t> prompt, uint32_t f
 }
 
 void Drafter::push(int32_t token) {
-  if (text.size() < text.capacity()) text.push_back(token);
+  if (text.size() >= text.capacity()) return;
+  for (uint32_t slot = 0; slot < slots; ++slot) {
+    Draft &chain = found[slot];
+    uint32_t at = agreed[slot]++;
+    if (at >= chain.count) continue;
+    bool right = chain.tokens[at] == token;
+    acceptance.observe(chain.kind[at], right);
+    shared.acceptance.observe(chain.kind[at], right);
+    pairs.observe(text.back(), chain.tokens[at], right);
+    if (!right) chain.count = 0; // nobody knows of the tokens behind
+  }
+  text.push_back(token);
 }
 
 void Drafter::index(uint32_t most) {
   for (; most && indexed < text.size(); --most) {
     int32_t token = text[indexed++];
-    if (ngrams) ngrams->append(text, indexed);
+    if (ngrams) {
+      ngrams->append(text, indexed);
+      NgramIndex::Match earlier = indexed > promptTokens ? ngrams->match(text) : NgramIndex::Match();
+      if (indexed > promptTokens) cursor.push(std::span(text).first(indexed), earlier.position, earlier.length);
+    }
     if (local && !local->full()) last = local->append(last, token);
     for (uint32_t g = 0; suffixes && g < 2; ++g) {
       const SuffixAutomaton *automaton = suffixes->generation(g);
@@ -116,19 +131,52 @@ float Drafter::rateOf(DraftKind kind, bool assumed) const {
   return std::min(assumed ? AcceptanceModel::assumed(kind) : acceptance.rate(kind), 1.0f);
 }
 
-bool Drafter::append(Draft &to, DraftSource source, int32_t token, uint32_t matched, float share, bool assumed) const {
+/// Adds a token of |kind| with |rate|. False: it is hardly ever reached.
+static bool append(Draft &to, DraftSource source, int32_t token, DraftKind kind, float rate) {
   uint32_t at = to.count;
   to.source = source;
-  to.kind[at] = draftKind(source, matched, share, at);
-  to.chance[at] = (at ? to.chance[at - 1] : 1.0f) * rateOf(to.kind[at], assumed);
+  to.kind[at] = kind;
+  to.chance[at] = (at ? to.chance[at - 1] : 1.0f) * rate;
   if (to.chance[at] < leastChance) return false;
   to.tokens[at] = token;
   ++to.count;
   return true;
 }
 
+/// A token of a chain that is looked up. False: the chain is full.
 bool Drafter::put(DraftSource source, int32_t token, uint32_t matched, float share) {
-  return append(draft, source, token, matched, share, probing);
+  uint32_t at = draft.count++;
+  draft.source = source;
+  draft.tokens[at] = token;
+  draft.kind[at] = draftKind(source, matched, share, 0);
+  return draft.count < maxDraftTokens;
+}
+
+/// Says how likely the tokens of the chains are, when all are there, and keeps the one that is worth the most.
+void Drafter::weigh() {
+  std::array<uint32_t, slots> length{};
+  for (uint32_t slot = 0; slot < slots; ++slot)
+    length[slot] = fresh >> slot & 1 ? found[slot].count : 0;
+  for (uint32_t slot = 0; slot < slots; ++slot) {
+    Draft &chain = found[slot];
+    uint32_t alike = fresh & ~(1u << slot); // chains whose tokens are the same so far
+    for (uint32_t i = 0; i < length[slot]; ++i) {
+      uint32_t same = 0, otherwise = 0;
+      for (uint32_t other = 0; other < slots; ++other) {
+        if (!(alike >> other & 1)) continue;
+        bool says = i < length[other], agrees = says && found[other].tokens[i] == chain.tokens[i];
+        same += agrees, otherwise += says && !agrees;
+        if (!agrees) alike &= ~(1u << other);
+      }
+      int32_t before = i ? chain.tokens[i - 1] : text.back();
+      chain.kind[i] = withThird(chain.kind[i], supportClass(same, otherwise));
+      chain.chance[i] = (i ? chain.chance[i - 1] : 1.0f) * pairs.corrected(rateOf(chain.kind[i], false), before, chain.tokens[i]);
+      if (chain.chance[i] >= leastChance) continue;
+      chain.count = i;
+      break;
+    }
+    if (length[slot] && chain.expected() > best.expected()) best = chain;
+  }
 }
 
 float Drafter::programChance(uint32_t place) const {
@@ -163,15 +211,15 @@ void Drafter::beginProgram() {
 }
 
 bool Drafter::putProgram(int32_t token, float share, bool assume) {
-  if (best.count >= (program.probing ? 2 : maxDraftTokens) ||
-      !append(best, DraftSource::program, token, programMatched, share, assume || program.probing))
-    return false;
+  if (best.count >= (program.probing ? 2 : maxDraftTokens)) return false;
+  DraftKind kind = draftKind(DraftSource::program, programMatched, share, placeClass(best.count));
+  if (!append(best, DraftSource::program, token, kind, programRate(kind, assume))) return false;
   // A try is worth nothing if the plan does not take it.
   if (program.probing) best.chance[best.count - 1] = 1;
   return true;
 }
 
-DraftKind Drafter::programKind(float share, uint32_t depth, bool other) { return draftKind(DraftSource::program, programMatched, share, depth, other); }
+DraftKind Drafter::programKind(float share, uint32_t depth, bool other) { return draftKind(DraftSource::program, programMatched, share, placeClass(depth), other); }
 
 uint32_t Drafter::putProgramTree(std::span<const TreeNode> nodes, bool all) {
   best.count = 0;
@@ -189,10 +237,11 @@ uint32_t Drafter::putProgramTree(std::span<const TreeNode> nodes, bool all) {
   return best.count;
 }
 
-void Drafter::keepBetter() {
-  if (draft.expected() > best.expected()) best = draft;
+void Drafter::keep(Slot slot) {
+  found[slot] = draft;
+  agreed[slot] = 0;
+  if (draft.count) fresh |= 1u << slot;
   draft.count = 0;
-  draft.tree = false;
 }
 
 void Drafter::repeatNgram(uint32_t most) {
@@ -205,20 +254,35 @@ void Drafter::repeatNgram(uint32_t most) {
     int32_t token = from < size ? text[from] : draft.tokens[from - size];
     if (!put(DraftSource::ngram, token, found.length + i, 1)) break;
   }
-  keepBetter();
+  keep(atNgram);
 }
 
-void Drafter::follow(DraftSource source, const SuffixAutomaton &automaton, SuffixAutomaton::Match at, uint32_t most) {
+void Drafter::goOnCopying(uint32_t most) {
+  if (!cursor.active()) return;
+  auto size = static_cast<uint32_t>(text.size());
+  // How sure a copy is: by its length, and for the first tokens behind a change by their number.
+  float share = cursor.length() < 8 ? 0.4f : cursor.length() < 32 ? 0.7f : 1.0f;
+  for (uint32_t i = 0; i < most; ++i) {
+    uint32_t from = cursor.position() + i, run = cursor.run() + i;
+    int32_t token = from < size ? text[from] : draft.tokens[from - size];
+    if (!put(DraftSource::copy, token, run == 0 ? 2 : run < 3 ? 4 : run < 12 ? 8 : 16, share)) break;
+  }
+  keep(atCopy);
+}
+
+void Drafter::follow(Slot slot, const SuffixAutomaton &automaton, SuffixAutomaton::Match at, uint32_t most) {
+  DraftSource source = slot < atShared ? DraftSource::suffix : DraftSource::shared;
   for (uint32_t i = 0; i < most; ++i) {
     uint32_t before = at.length;
     SuffixAutomaton::Next next = automaton.follow(at, shortestMatch);
     if (next.token < 0 || !put(source, next.token, std::min(before, at.length - 1), next.share)) break;
   }
-  keepBetter();
+  keep(slot);
 }
 
 /// The tree of the places that are most probably reached: the likeliest of what may come next, again and again.
-void Drafter::branch(DraftSource source, const SuffixAutomaton &automaton, SuffixAutomaton::Match start, uint32_t most) {
+void Drafter::branch(Slot slot, const SuffixAutomaton &automaton, SuffixAutomaton::Match start, uint32_t most) {
+  DraftSource source = slot < atShared ? DraftSource::suffix : DraftSource::shared;
   struct Candidate {
     int32_t token;
     int8_t parent;
@@ -234,7 +298,7 @@ void Drafter::branch(DraftSource source, const SuffixAutomaton &automaton, Suffi
     std::array<SuffixAutomaton::Match, branches> behind;
     uint32_t found = automaton.followers(at, shortestMatch, next, behind);
     for (uint32_t i = 0; i < found; ++i) {
-      DraftKind kind = draftKind(source, behind[i].length - 1, next[i].share, depth, i > 0);
+      DraftKind kind = draftKind(source, behind[i].length - 1, next[i].share, placeClass(depth), i > 0);
       float reached = chance * rateOf(kind, probing);
       if (reached >= leastChance) open[count++] = {next[i].token, parent, kind, reached, depth, behind[i]};
     }
@@ -253,23 +317,25 @@ void Drafter::branch(DraftSource source, const SuffixAutomaton &automaton, Suffi
     draft.chance[at] = node.chance;
     expand(node.at, static_cast<int8_t>(at), node.chance, node.depth + 1);
   }
-  keepBetter();
+  if (draft.expected() > best.expected()) best = draft;
+  draft.count = 0;
 }
 
 const Draft &Drafter::propose(uint32_t most) {
-  if (open && ++unused >= probeAfter) probing = true;
+  if (trees && open && ++unused >= probeAfter) probing = true; // of chains it is known whether they would have been right
   open = false;
-  best.count = draft.count = 0;
-  best.tree = false;
+  best.count = draft.count = fresh = 0;
+  best.tree = draft.tree = false;
   index(indexedAtOnce);
   most = std::min(most, probing ? 2 : maxDraftTokens);
   if (indexed < text.size() || !most || (!ngrams && !local)) return best;
-  if (ngrams) repeatNgram(most);
+  if (ngrams) repeatNgram(most), goOnCopying(most);
   auto look = trees ? &Drafter::branch : &Drafter::follow;
-  if (local && !local->full()) (this->*look)(DraftSource::suffix, *local, local->repeated(last), most);
+  if (local && !local->full()) (this->*look)(atSuffix, *local, local->repeated(last), most);
   for (uint32_t g = 0; suffixes && g < 2; ++g)
     if (suffixes->generation(g) && number[g] == suffixes->number(g))
-      (this->*look)(DraftSource::shared, *suffixes->generation(g), match[g], most);
+      (this->*look)(static_cast<Slot>(atShared + g), *suffixes->generation(g), match[g], most);
+  if (!trees) weigh();
   open = best.count > 0;
   return best;
 }
@@ -277,7 +343,8 @@ const Draft &Drafter::propose(uint32_t most) {
 void Drafter::verified(uint32_t drafted, uint32_t right) {
   open = program.open = false;
   unused = program.ignored = 0;
-  drafted = std::min(drafted, best.count);
+  bool learns = best.tree || best.source == DraftSource::program; // chains that were looked up have learned from the tokens that came
+  drafted = learns ? std::min(drafted, best.count) : 0;
   for (uint32_t i = 0; i < drafted; ++i) {
     int32_t parent = best.tree ? best.parent[i] : static_cast<int32_t>(i) - 1;
     if (parent >= 0 && !(right >> parent & 1)) continue; // nobody knows

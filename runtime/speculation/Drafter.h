@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 #include "runtime/speculation/AcceptanceModel.h"
+#include "runtime/speculation/CopyCursor.h"
 #include "runtime/speculation/DynamicTree.h"
 #include "runtime/speculation/NgramIndex.h"
 #include "runtime/speculation/SuffixAutomaton.h"
@@ -80,13 +81,13 @@ public:
   Drafter(Speculation method, std::span<const int32_t> prompt, uint32_t fresh, SharedDrafts &shared,
           std::shared_ptr<SharedSuffixes> suffixes);
 
-  /// The sequence goes on with |token|, verified.
+  /// The sequence goes on with |token|, verified. Chains that were looked up for its place, proposed or not, were right or wrong there, and that is learned.
   void push(int32_t token);
   /// At most |most| tokens for the positions behind the last one pushed; valid until the next call. A long prompt
   /// is indexed by and by: until then there are no drafts.
   const Draft &propose(uint32_t most);
   /// The first |drafted| tokens of the last proposal were verified; those whose bit in |right| is set were right, with all that
-  /// lead to them. Without this call the next propose() takes it that the proposal was not worth its cost.
+  /// lead to them: what is learned of trees and of the program. Without this call the next propose() takes it that the tree was not worth its cost.
   void verified(uint32_t drafted, uint32_t right);
   DraftSource source() const { return best.source; } ///< of the last proposal
   std::span<const int32_t> tokens() const { return text; } ///< prompt and answer so far
@@ -114,25 +115,32 @@ public:
   void finish();
 
 private:
+  enum Slot : uint32_t { atNgram, atCopy, atSuffix, atShared, slots = atShared + 2 };
   void index(uint32_t most);
-  void follow(DraftSource source, const SuffixAutomaton &automaton, SuffixAutomaton::Match match, uint32_t most);
-  void branch(DraftSource source, const SuffixAutomaton &automaton, SuffixAutomaton::Match match, uint32_t most);
+  void follow(Slot slot, const SuffixAutomaton &automaton, SuffixAutomaton::Match match, uint32_t most);
+  void branch(Slot slot, const SuffixAutomaton &automaton, SuffixAutomaton::Match match, uint32_t most);
   float rateOf(DraftKind kind, bool assumed) const;
   void repeatNgram(uint32_t most);
+  void goOnCopying(uint32_t most);
   bool put(DraftSource source, int32_t token, uint32_t matched, float share);
-  bool append(Draft &to, DraftSource source, int32_t token, uint32_t matched, float share, bool assumed) const;
-  void keepBetter();
+  void weigh();
+  void keep(Slot slot);
 
   SharedDrafts &shared;
   std::shared_ptr<SharedSuffixes> suffixes;
   std::vector<int32_t> text;
   uint32_t promptTokens, indexed = 0;
   std::optional<NgramIndex> ngrams;
+  CopyCursor cursor;
   std::optional<SuffixAutomaton> local;
   SuffixAutomaton::State last = SuffixAutomaton::root;
   SuffixAutomaton::Match match[2]; ///< in the tenant's generations
   uint64_t number[2] = {};
   AcceptanceModel acceptance;
+  PairRates pairs;
+  std::array<Draft, slots> found;       ///< chains, each of the last propose() that looked there
+  std::array<uint32_t, slots> agreed{}; ///< tokens said since
+  uint32_t fresh = 0;                   ///< bits of those that the current propose() found
   Draft draft, best;
   uint32_t unused = 0, probeAfter;
   bool open = false, probing = false, trees = false;

@@ -18,7 +18,7 @@ Result<Speculation> parseSpeculation(std::string_view name) {
 }
 
 const char *toString(DraftSource source) {
-  static const char *const names[draftSources] = {"ngram", "suffix", "shared", "draft"};
+  static const char *const names[draftSources] = {"ngram", "copy", "suffix", "shared", "draft"};
   return names[static_cast<size_t>(source)];
 }
 

@@ -33,8 +33,8 @@ Result<Speculation> parseSpeculation(std::string_view name);
 using lathe::maxDraftTokens;
 
 /// Where a draft came from.
-enum class DraftSource : uint8_t { ngram, suffix, shared, program };
-constexpr uint32_t draftSources = 4;
+enum class DraftSource : uint8_t { ngram, copy, suffix, shared, program };
+constexpr uint32_t draftSources = 5;
 const char *toString(DraftSource source);
 
 /// Counters since the start. accepted + rejected = drafted; tokens emitted by rounds = accepted + rounds.

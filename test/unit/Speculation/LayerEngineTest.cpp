@@ -194,7 +194,7 @@ TEST_F(LayerTest, CountsItsMemory) {
     return (*made)->limits().memoryBytes;
   };
   // Features of three sequences: 256 tokens of 8 floats; and the tokens of the draft's text.
-  EXPECT_EQ(bytes(Speculation::eagle2, toy) - bytes(Speculation::off, toy), 3u * 256 * 8 * 4 + 3u * 256 * 4);
+  EXPECT_EQ(bytes(Speculation::eagle2, toy) - bytes(Speculation::off, toy), 3u * 256 * 8 * 4 + 3u * 256 * 4 + 3u * sizeof(Drafter));
 }
 
 } // namespace

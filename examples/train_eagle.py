@@ -11,26 +11,12 @@ token's own feature, from which the model's head says what follows. It is taught
 it made itself. On one twentieth of the text, kept apart, the script says how often the first and the second token of a draft are right. OUT/model.safetensors
 and OUT/config.json have the format of EAGLE's authors.
 """
-import argparse
 import json
 import math
 import os
 import sys
-import time
 
-from train_medusa import features_of, frequent, generate, load
-
-
-def arguments():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("model")
-    p.add_argument("out")
-    p.add_argument("--lathe", default="build/bin/lathe")
-    p.add_argument("--text", help="directory of the text and its features, made there if it has none (default: OUT)")
-    for name, default in [("tokens", 60000), ("answer", 192), ("epochs", 6), ("batch", 4), ("threads", 2), ("seed", 1)]:
-        p.add_argument("--" + name, type=int, default=default)
-    p.add_argument("--rate", type=float, default=5e-4)
-    return p.parse_args()
+from training import arguments, features_of, frequent, run
 
 
 def layer_of(config):
@@ -165,13 +151,14 @@ def train(a, model, texts):
             schedule.step()
             total, groups = total + float(loss.detach()), groups + 1
         print(f"epoch {epoch + 1}: loss {total / max(1, groups):.3f}, right {', '.join(f'{100 * s:.1f} %' for s in right())}", flush=True)
-    return layer, about, right()
+    return (layer, about), "first and second tokens of a draft are right in " + " and ".join(f"{100 * s:.1f} %" for s in right())
 
 
-def save(a, c, layer, about):
-    """Writes the layer, float16, as EAGLE's authors do. c: the model's configuration."""
+def save(a, model, made):
+    """Writes the layer, float16, as EAGLE's authors do."""
     from safetensors.torch import save_file
 
+    c, (layer, about) = model.config, made
     os.makedirs(a.out, exist_ok=True)
     save_file({name: value.detach().half().contiguous() for name, value in layer.tensors().items()}, os.path.join(a.out, "model.safetensors"))
     with open(os.path.join(a.out, "config.json"), "w") as f:
@@ -179,22 +166,5 @@ def save(a, c, layer, about):
                    **{k: getattr(c, k) for k in ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "rms_norm_eps", "vocab_size", "max_position_embeddings")}}, f)
 
 
-def main():
-    a = arguments()
-    start = time.time()
-
-    def said(what):
-        print(f"{time.time() - start:6.0f} s: {what}", flush=True)
-
-    model, tokenizer = load(a.model, a.threads)
-    texts = generate(a, tokenizer)
-    said(f"{len(texts)} answers, {sum(len(t[1]) for t in texts)} tokens")
-    layer, about, shares = train(a, model, texts)
-    said("trained")
-    save(a, model.config, layer, about)
-    said("first and second tokens of a draft are right in " + " and ".join(f"{100 * s:.1f} %" for s in shares) + f" of the text kept apart; written to {a.out}")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(arguments(__doc__, 5e-4, epochs=6, batch=4), train, save))

@@ -226,7 +226,7 @@ for command in "run $WORK/tiny.lathe -p x --draft-acceptance lax" "bench $WORK/t
   [[ $message == *"option '--draft-acceptance': expected exact, rejection or typical, found 'lax'"* ]] || fail "found: $message"
 done
 
-for command in "run $WORK/tiny.lathe -p x --draft-cost free" "bench $WORK/tiny.lathe --draft-cost free"; do
+for command in "run $WORK/tiny.lathe -p x --draft-cost free" "bench $WORK/tiny.lathe --draft-cost free" "serve $WORK/tiny.lathe --port 0 --draft-cost free"; do
   if message=$("$LATHE" $command 2>&1); then fail "'$command' was taken"; fi
   [[ $message == *"option '--draft-cost': expected measured or none, found 'free'"* ]] || fail "found: $message"
 done

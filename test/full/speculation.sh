@@ -1,7 +1,7 @@
 #!/bin/bash
 # Speculation on SmolLM2 at length, every method: 200 prompts of 128 new tokens over HTTP, greedy and sampled with penalties, 1 to 16 at a time, every
-# token and log-probability compared with the plain answer (speculation_sweep.py); drafts that are verified whatever they cost; then random schedules with
-# sampling, penalties, forks, aborts, deadlines and preemption (EngineFuzz), where drafts cost nothing either. Heads and
+# token and log-probability compared with the plain answer, drafts verified whatever they cost (speculation_sweep.py); the same by `lathe bench`, 1 and 16 at a
+# time; then random schedules with sampling, penalties, forks, aborts, deadlines and preemption (EngineFuzz), where drafts cost nothing either. Heads and
 # layers are random, unless LATHE_HEADS and LATHE_EAGLE are directories that examples/train_*.py wrote.
 #   test/full/speculation.sh [SCHEDULES, default 10] [PROMPTS, default 200]      about 25 minutes on 2 cores
 . "$(dirname "$0")/../../scripts/common.sh"
@@ -18,6 +18,9 @@ SIZES="--hidden 576 --vocab 49152 --heads 9 --kv-heads 3 --head 64 --ffn 1536 --
 [ -n "${LATHE_HEADS:-}" ] || python3 test/full/random_heads.py "$HEADS"
 # shellcheck disable=SC2086 # a list
 [ -n "${LATHE_EAGLE:-}" ] || python3 test/e2e/tiny_eagle.py "$EAGLE" $SIZES --without embed_tokens.weight
+UNTRAINED=eagle3
+[ -n "${LATHE_HEADS:-}" ] || UNTRAINED+=,medusa
+[ -n "${LATHE_EAGLE:-}" ] || UNTRAINED+=,eagle,eagle2
 # shellcheck disable=SC2086
 python3 test/e2e/tiny_eagle.py "$WORK/eagle3" $SIZES --third --draft-vocab 2000 --features 2,15,27
 
@@ -35,7 +38,7 @@ drafts eagle3 "$WORK/eagle3"
 
 say "speculation: $PROMPTS prompts of 128 new tokens by every method"
 python3 test/full/speculation_sweep.py "$LATHE" "$WORK" "$WORK/smollm2.lathe=ngram,suffix,suffix-tree,auto" "$WORK/own.lathe=draft" "$WORK/skip.lathe=draft" \
-  "$WORK/medusa.lathe=medusa" "$WORK/eagle.lathe=eagle" "$WORK/eagle2.lathe=eagle2" "$WORK/eagle3.lathe=eagle3" --prompts "$PROMPTS" --texts docs/design.md docs/engine.md README.md
+  "$WORK/medusa.lathe=medusa" "$WORK/eagle.lathe=eagle" "$WORK/eagle2.lathe=eagle2" "$WORK/eagle3.lathe=eagle3" --prompts "$PROMPTS" --random "$UNTRAINED" --texts docs/design.md docs/engine.md README.md
 
 say "speculation: drafts whatever they cost, 1 and 16 at a time"
 bench() { # bench ARTIFACT METHOD...

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Answers of `lathe serve` with drafts against those without: 200 prompts of real text, every token and log-probability.
 
-    speculation_sweep.py LATHE WORK ARTIFACT=METHOD,METHOD... [ARTIFACT=METHOD...] [--prompts 200] [--new 128] [--texts FILE ...]
+    speculation_sweep.py LATHE WORK ARTIFACT=METHOD,METHOD... [ARTIFACT=METHOD...] [--random METHOD,METHOD...] [--prompts 200] [--new 128] [--texts FILE ...]
 
 The plain answers are the first artifact's, asked without a prefix cache. Then each artifact's server is asked the same with each of its methods,
 greedily and sampled (temperature 0.7 and 1, top-p 0.9, all penalties), by 1, 2, 4, 8 and 16 clients at a time, with chunked prompts and a prefix cache.
-Prompts are pieces of the texts, of 10 to 400 bytes, a third behind one and the same beginning. Fails at the first answer that differs, and if
-nothing was drafted at all: how much is depends on what rows cost.
+Prompts are pieces of the texts, of 10 to 400 bytes, a third behind one and the same beginning. Fails at the first answer that differs. Drafts are verified
+whatever they cost (`--draft-cost none`), so each method must have drafted with each setting, and something that it drafted must have been right; one of --random, whose
+weights were not trained, must have drafted. At the end a tenth is asked again of a server that measures what drafts cost.
 """
 import argparse
 import atexit
@@ -80,6 +81,7 @@ def main():
     p.add_argument("--prompts", type=int, default=200)
     p.add_argument("--new", type=int, default=128)
     p.add_argument("--texts", nargs="+", required=True)
+    p.add_argument("--random", default="", help="methods whose weights were not trained")
     a = p.parse_args()
     prompts = prompts_of(a.texts, a.prompts)
     settings = {name: [{**how, "seed": 1000 + i} for i in range(len(prompts))] for name, how in SETTINGS.items()}
@@ -107,25 +109,40 @@ def main():
         sys.exit(f"error: {different} different answers of {3 * len(prompts)}: the comparison would say little")
     print(f"{time.time() - start:5.0f} s: plain answers", flush=True)
 
+    def same(server, artifact, method, clients):
+        """Asks with each setting and compares; what was drafted and accepted with each."""
+        before, made = server.drafts(), {}
+        for name in SETTINGS:
+            answers = all_of(server, name, method, clients)
+            for i, (found, expected) in enumerate(zip(answers, plain[name])):
+                if found != expected:
+                    at = next((t for t in range(a.new) if found[1][t : t + 1] != expected[1][t : t + 1] or found[2][t : t + 1] != expected[2][t : t + 1]), None)
+                    sys.exit(f"error: {artifact}, {method}, {name}, prompt {i} ({prompts[i]!r}): token {at}: expected {expected[0]!r}, found {found[0]!r}")
+            now = server.drafts()
+            made[name] = [sum(d[k] for d in now.values()) - sum(d[k] for d in before.values()) for k in (0, 1)]
+            before = now
+        said = "; ".join(f"{name}: {drafts} drafts, {accepted} accepted" for name, (drafts, accepted) in made.items())
+        print(f"{time.time() - start:5.0f} s: {method}: {len(answers)} prompts of {a.new} new tokens equal; {said}", flush=True)
+        return made
+
+    options = ["--max-seqs", "16", "--step-tokens", "32"]
     for artifact, methods in artifacts:
-        server = Server(a.lathe, artifact, f"{a.work}/drafts.log", "--max-seqs", "16", "--step-tokens", "48")
+        server = Server(a.lathe, artifact, f"{a.work}/drafts.log", "--draft-cost", "none", *options)
         for method in methods.split(","):
-            before, figures = server.drafts(), []
-            for name in SETTINGS:
-                answers = all_of(server, name, method, [(1, 2), (2, 3), (4, 10), (8, 20), (16, 65)])
-                for i, (found, expected) in enumerate(zip(answers, plain[name])):
-                    if found != expected:
-                        at = next((t for t in range(a.new) if found[1][t : t + 1] != expected[1][t : t + 1] or found[2][t : t + 1] != expected[2][t : t + 1]), None)
-                        sys.exit(f"error: {artifact}, {method}, {name}, prompt {i} ({prompts[i]!r}): token {at}: expected {expected[0]!r}, found {found[0]!r}")
-                now = server.drafts()
-                made = [sum(d[k] for d in now.values()) - sum(d[k] for d in before.values()) for k in (0, 1)]
-                before = now
-                figures.append(f"{name}: {made[0]} drafts, {made[1]} accepted")
-            print(f"{time.time() - start:5.0f} s: {method}: {len(prompts)} prompts of {a.new} new tokens equal; " + "; ".join(figures), flush=True)
-        drafted += sum(d[0] for d in server.drafts().values())
+            made = same(server, artifact, method, [(1, 2), (2, 3), (4, 10), (8, 20), (16, 65)])
+            # What was not trained is soon asked seldom, and need not be right.
+            random_weights = method in a.random.split(",")
+            idle = [name for name, (drafts, _) in made.items() if not drafts]
+            if len(idle) > (len(made) - 1 if random_weights else 0):
+                sys.exit(f"error: {artifact}, {method}: expected drafts, found none with {', '.join(idle)}")
+            if not random_weights and not sum(accepted for _, accepted in made.values()):
+                sys.exit(f"error: {artifact}, {method}: expected drafts that are right, found none")
         server.stop()
-    if not drafted:
-        sys.exit("error: nothing was drafted")
+    for artifact, methods in artifacts:
+        server = Server(a.lathe, artifact, f"{a.work}/measured.log", *options)
+        for method in methods.split(","):
+            same(server, artifact, method, [(4, 10)])
+        server.stop()
     return 0
 
 

@@ -3,6 +3,7 @@
 //===----------------------------------------------------------------------===//
 #include "Commands.h"
 #include "Limits.h"
+#include "Speculate.h"
 #include "lathe/base/Topology.h"
 #include "runtime/engine/KVBudget.h"
 #include "runtime/engine/RequestEngine.h"
@@ -26,7 +27,7 @@ struct ServeFlags {
   EngineFlags engine;
   server::ServerOptions server;
   std::vector<std::string> names;
-  std::string keyFile, policy = "fcfs", preemption = "auto", pooling = "last", generation = "auto", speculate = "off", trace;
+  std::string keyFile, policy = "fcfs", preemption = "auto", pooling = "last", generation = "auto", speculate = "off", draftCost = "measured", trace;
   uint64_t port = 8000, queue = 256, queueTokens = 0, stepTokens = 0;
   std::optional<uint64_t> sequences, savedKv;
   std::optional<double> itl, ttft, tpot, header, body, idle, write, ping, request, shutdown;
@@ -58,6 +59,7 @@ Options declare(ServeFlags &f) {
   o.real("--tpot", "MS", "--policy deadline: between tokens, for requests that do not say (default: none)", f.tpot, 1, 1e9);
   o.flag("--no-prefix-cache", "compute every prompt anew", f.noPrefixCache);
   o.text("--speculate", "M", "who drafts tokens: off, auto, draft (the artifact's draft program), medusa, eagle, eagle2 or eagle3 (one of that kind), ngram, suffix or suffix-tree; changes no token (default: off)", f.speculate);
+  o.text("--draft-cost", "C", "which drafts are verified: those that pay by the measured cost of their rows (measured), or all that there are and have room (none), to compare drafters (default: measured)", f.draftCost);
   o.text("--pooling", "P", "of /v1/embeddings: last or mean (default: last)", f.pooling);
   o.text("--generation-config", "G", "defaults for sampling: auto (the model's own) or none (default: auto)", f.generation);
   o.text("--trace", "FILE", "write the scheduler's decisions, for 'lathe replay'", f.trace);
@@ -147,14 +149,14 @@ std::string stepLine(const Program &p) {
 /// Lines for the start: who computes, in which order, with what.
 std::vector<std::string> aboutModel(const LoadedArtifact &artifact, const ServeFlags &f, const Device &device, bool text) {
   char line[600];
-  std::string targets;
+  std::string targets, drafts = f.speculate + (f.draftCost == "none" ? " whatever they cost" : "");
   for (auto [name, value] : {std::pair{"ITL", f.itl}, {"TTFT", f.ttft}, {"TPOT", f.tpot}})
     if (value) {
       std::snprintf(line, sizeof line, ", %s %g ms", name, *value);
       targets += line;
     }
   std::snprintf(line, sizeof line, "device %s (%s), policy %s%s, preemption %s, drafts %s, prefix cache %s, pooling %s", device.name(),
-                artifact::toString(artifact.variant()), f.policy.c_str(), targets.c_str(), f.preemption.c_str(), f.speculate.c_str(),
+                artifact::toString(artifact.variant()), f.policy.c_str(), targets.c_str(), f.preemption.c_str(), drafts.c_str(),
                 f.noPrefixCache ? "off" : "on", f.pooling.c_str());
   std::vector<std::string> lines{line};
   auto metadata = nlohmann::json::parse(artifact.view().text(artifact::SectionKind::metadata), nullptr, false);
@@ -207,6 +209,7 @@ Result<server::ServedModel> openServed(const std::string &path, const std::strin
                                                : PreemptionMode::automatic;
   o.prefixCache = !f.noPrefixCache;
   LATHE_ASSIGN_OR_RETURN(o.speculate, speculationOption(f.speculate));
+  LATHE_ASSIGN_OR_RETURN(o.freeDrafts, draftCostOption(f.draftCost));
   o.itlTarget = f.itl.value_or(0) / 1e3;
   o.tracePath = f.trace;
   m.metrics = std::make_shared<metrics::ModelMetrics>(name, readLimit);

@@ -12,7 +12,7 @@ CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 lathe, artifact = sys.argv[1:3]
 OPTIONS = """--host 0.0.0.0 --no-auth --served-name odd --allowed-host odd.example --cors-origin http://site.example --device cpu
  --threads 1 --ctx 500 --memory 60 --max-seqs 5 --saved-kv 33 --step-tokens 65 --policy deadline --preemption save --itl 12.5 --ttft 60000
- --tpot 5000 --no-prefix-cache --speculate ngram --pooling mean --generation-config none --max-queue 37 --max-queue-tokens 9000
+ --tpot 5000 --no-prefix-cache --speculate ngram --draft-cost none --pooling mean --generation-config none --max-queue 37 --max-queue-tokens 9000
  --max-connections 333 --max-body 3 --max-bodies 11 --max-unsent 77 --header-timeout 3.5 --body-timeout 4.5 --idle-timeout 5.5
  --write-timeout 6.5 --request-timeout 1.5 --shutdown-timeout 8.5 --workers 3 --ping 0.2 --vllm-metrics""".split()
 
@@ -30,7 +30,7 @@ def test_lines_at_the_start(server):
     text = server.errors()
     for part in ("model odd: context 500 tokens, 5 sequences at once, KV cache ", " 65 rows a step, queue 37 requests of 9000 prompt tokens, 1 threads, ",
                  " 35 MB for saved KV blocks\n",  # 33 MB of 2^20 bytes
-                 "device cpu (", "policy deadline, ITL 12.5 ms, TTFT 60000 ms, TPOT 5000 ms, preemption save, drafts ngram, prefix cache off, pooling mean\n",
+                 "device cpu (", "policy deadline, ITL 12.5 ms, TTFT 60000 ms, TPOT 5000 ms, preemption save, drafts ngram whatever they cost, prefix cache off, pooling mean\n",
                  "compiled with ", "tokenizer in the file, chat template in the file, sampling defaults none\n", " matmuls of several merged; weights: ",
                  "server: 333 connections, header 16384 bytes in 3.5 s, body 3145728 bytes in 4.5 s, all bodies 11534336 bytes, unsent 78848 bytes a stream, "
                  "6.5 s without a byte taken, ping after 0.2 s, idle 5.5 s, request 1.5 s, shutdown 8.5 s, 3 workers\n",

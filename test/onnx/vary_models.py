@@ -5,7 +5,7 @@ usage: vary_models.py BUILD OUT FAMILY...   (directories below test/fixtures/onn
 
 opset11, opset12, opset13: the operators of those sets, with axes and sizes as attributes. Positions that are no input: sums of the mask, with which padding on
 the left has none; a range behind the length of the past; a range to the length of the mask. Masks of floats and of bools, and none at all. onnxruntime says
-that each computes what the fixture does. Then what a step has no place for: masks of a rank above two, embeddings as an input. Needs onnx and onnxruntime.
+that each computes what the fixture does; two are compared as general code too. Then what a step has no place for: masks of a rank above two, embeddings as an input. Needs onnx and onnxruntime.
 """
 import json
 import pathlib
@@ -169,6 +169,9 @@ EQUAL = {'opset13': lambda p: older(p, 13), 'opset12': lambda p: older(p, 12), '
          'no-mask': no_mask, 'neither': neither}
 
 
+GENERAL = ('opset11', 'neither')
+
+
 def whole_mask(path):
     """A mask for every query: [batch, 1, step, total], 0 where a key is seen."""
     r = Rewriter(path)
@@ -204,6 +207,24 @@ KEPT = {'whole-mask': (whole_mask, "input 'attention_mask' is a mask of rank 4, 
         'embeddings': (embeddings, "input 'inputs_embeds' has rows of an embedding where a step has tokens", "input 'inputs_embeds' of float[?,?,")}
 
 
+def general(checker, model, rewriter, tokens, config, what):
+    """The model with an operator behind its embedding that no language model has: general code, against onnxruntime, for a prompt and for single tokens."""
+    graph = rewriter.graph
+    lookup = next(n for n in graph.node if n.op_type == 'Gather' and n.input[0] in {t.name for t in graph.initializer})
+    out = lookup.output[0]
+    lookup.output[0] = out + '_plain'
+    graph.node.insert(list(graph.node).index(lookup) + 1, helper.make_node('Softsign', [out + '_plain'], [out]))
+    rewriter.save(model)
+    raw, artifact = model.with_suffix('.expected'), model.with_suffix('.lathe')
+    run_ort(model, tokens, len(tokens) - 4, config).astype(np.float32).tofile(raw)
+    warnings = run(checker.build / 'bin/lathe', 'compile', model, '-o', artifact, '--target', 'native', '--max-seq', 64, '--max-rows', 32, '--quiet').stderr
+    checker.check('runs as general code' in warnings, f'{what}: general code')
+    for chunk in (len(tokens) - 4, 1):
+        difference = run(checker.build / 'test/e2e/CompareLogits', '--chunk', chunk, artifact, raw, 2e-4, *tokens).stdout
+        checker.check(True, f'{what}, {chunk} tokens a step: {difference.strip()}')
+    artifact.unlink()
+
+
 def main():
     build, out = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
     checker = Checker(build)
@@ -223,6 +244,8 @@ def main():
             step = model.with_suffix('.step.mlir')
             good, messages = checker.raised(model, step)
             checker.check(good and normalized(step.read_text()) == reference, f'{family} {name}: the module of the safetensors' + ('' if good else '\n' + messages))
+        for name in GENERAL:
+            general(checker, out / family / f'{name}-general/model.onnx', EQUAL[name](source), tokens[:14], config, f'{family} {name}')
         for name, (rewrite, warning, error) in KEPT.items():
             model = out / family / name / 'model.onnx'
             rewrite(source).save(model)

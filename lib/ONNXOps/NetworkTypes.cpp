@@ -515,7 +515,12 @@ LogicalResult inferTypes(TypeContext &c) {
       return c.node.error(Twine(expected) + " type for input " + Twine(i), c.describe(i));
     }
   }
-  return e->fn(c);
+  for (int i = 0; i < given; ++i)
+    if (c.has(i) && c.rank(i) > onnx::mostAxes) return c.node.error("inputs of at most " + Twine(onnx::mostAxes) + " axes", Twine(c.rank(i)));
+  if (failed(e->fn(c))) return failure();
+  for (const TypeContext::Operand &result : c.results)
+    if (int64_t(result.shape.size()) > onnx::mostAxes) return c.node.error("a result of at most " + Twine(onnx::mostAxes) + " axes", Twine(result.shape.size()));
+  return success();
 }
 
 } // namespace lathe::ops

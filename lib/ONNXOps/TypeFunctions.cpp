@@ -309,6 +309,7 @@ LogicalResult unsqueeze(TypeContext &c) {
   auto axes = c.list("axes", 1);
   if (failed(axes)) return failure();
   int64_t rank = c.rank(0) + int64_t(axes->size());
+  if (rank > onnx::mostAxes) return c.node.error("a result of at most " + Twine(onnx::mostAxes) + " axes", Twine(rank));
   if (failed(distinctAxes(c, *axes, rank))) return failure();
   c.result(c.element(0), insertFlagged(c.d, c.shape(0), axisFlags(c.d, *axes, rank), 1));
   return success();

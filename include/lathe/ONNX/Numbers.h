@@ -49,6 +49,9 @@ llvm::SmallVector<int64_t, 4> broadcastStrides(llvm::ArrayRef<int64_t> shape, si
 /// What tensors of |a| and |b| are broadcast to; failure when they do not fit.
 mlir::FailureOr<llvm::SmallVector<int64_t, 4>> broadcastShape(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b);
 
+/// Axes that a value may have, as a stored tensor may: what is made of a shape takes memory for each of them.
+constexpr int64_t mostAxes = 64;
+
 // Ranges.
 /// Elements begin, begin + step, ... of an axis, |count| of them.
 struct AxisRange {

@@ -56,7 +56,7 @@ private:
   std::optional<WeightRef> reference(const Weight &weight);
   std::optional<WeightRef> blocks(const Weight &weight, WeightRef ref);
   std::optional<WeightRef> dequantized(const Weight &weight, WeightRef ref);
-  void noteRounding(ArrayRef<double> scales);
+  bool fitHalf(ArrayRef<double> scales, double most);
   bool finish(Parts &parts, WeightMap &weights);
 
   ModuleOp module;
@@ -75,7 +75,8 @@ private:
   std::optional<Location> differs; ///< the first node of the last run that computes something else than in the first
   std::map<Operation *, std::shared_ptr<const Known>> tables; ///< that runs looked into
   std::vector<bool> branches; ///< that the first run took at every If
-  std::set<int64_t> numbers; ///< that all runs computed whatever their sizes: where a graph may change what it does
+  std::set<int64_t> numbers;    ///< that all runs computed whatever their sizes: where a graph may change what it does
+  std::set<int64_t> thresholds; ///< those among them that single numbers are compared with
 };
 
 StringRef nameOf(func::FuncOp main, unsigned arg) {
@@ -241,8 +242,9 @@ bool Raiser::runOnce(const Roles &roles, Sizes sizes, Parts &parts) {
   beyond = run.beyond;
   sixteenBits = run.own != DataType::float32;
   tables.insert(run.tables.begin(), run.tables.end());
-  if (numbers.empty()) numbers = run.numbers;
-  else std::erase_if(numbers, [&](int64_t n) { return !run.numbers.count(n); });
+  for (auto [all, own] : {std::pair(&numbers, &run.numbers), {&thresholds, &run.thresholds}})
+    if (all->empty()) *all = *own;
+    else std::erase_if(*all, [own = own](int64_t n) { return !own->count(n); });
   if (!result.why.empty()) {
     why = result.why;
     at = result.at;
@@ -319,7 +321,7 @@ bool Raiser::lookAt(const Roles &roles, Sizes sizes, Parts &parts) {
 bool Raiser::lookFurther(const Roles &roles, Parts &parts) {
   constexpr int64_t first = 16, chunk = 251, budget = int64_t(1) << 20, wide = int64_t(1) << 17, spread = int64_t(1) << 16;
   constexpr size_t most = 128;
-  std::vector<int64_t> places(numbers.begin(), numbers.end());
+  std::vector<int64_t> places(numbers.begin(), numbers.end()), steps(thresholds.begin(), thresholds.end());
   int64_t positions = positionsOf(parts);
   reach = std::min(maxSeq ? maxSeq : positions ? positions : assumedPositions, furthest);
   if (parts.config.learnedPositions) reach = std::min(reach, parts.config.modelPositions);
@@ -337,6 +339,17 @@ bool Raiser::lookFurther(const Roles &roles, Parts &parts) {
   for (int64_t n : places)
     for (Sizes sizes : {Sizes{1, 5, n - 2}, Sizes{1, 1, n - 1}, Sizes{1, 1, n}})
       if (sizes.total() <= reach && !lookAt(roles, sizes, parts)) return false;
+  // Steps of as many tokens as a size is compared with, and for the smallest also such pasts and lengths.
+  for (int64_t elements = 0; int64_t n : steps) {
+    for (int64_t near : {n - 1, n, n + 1}) {
+      Sizes sizes{1, near, 1};
+      elements += sizes.step * sizes.total();
+      if (sizes.total() > reach || elements > (budget << 2)) continue;
+      if (!lookAt(roles, sizes, parts)) return false;
+    }
+    for (int64_t before = std::max<int64_t>(0, n - 3); n < first && before <= n + 1; ++before)
+      if (!lookAt(roles, {1, 2, before}, parts)) return false;
+  }
   int64_t past = 1;
   // A mask is step * total numbers, and may be one of every head.
   for (int64_t looked = 0; past + 2 < reach && looked < budget;) {
@@ -462,10 +475,20 @@ bool Raiser::sameMatrix(const Weight &a, const Weight &b) {
   return first->check().ok() && second->check().ok();
 }
 
-/// The storage types hold f16 scales: what that changes.
-void Raiser::noteRounding(ArrayRef<double> scales) {
-  for (double s : scales)
-    if (s) scaleChange = std::max(scaleChange, std::fabs(halfToFloat(floatToHalf(static_cast<float>(s))) / s - 1));
+/// The storage types hold f16 scales, and |most| times a scale as a minimum: whether they hold these, but for small ones beside larger ones of the same matrix. Notes
+/// what that changes.
+bool Raiser::fitHalf(ArrayRef<double> scales, double most) {
+  double largest = 0, off = 0, change = 0;
+  for (double s : scales) {
+    if (!s) continue;
+    double half = halfToFloat(floatToHalf(static_cast<float>(s)));
+    largest = std::max(largest, std::fabs(s));
+    off = std::max(off, std::fabs(half - s));
+    change = std::max(change, std::fabs(half / s - 1));
+  }
+  if (off > std::ldexp(largest, -11) || largest * most > 65504) return false;
+  scaleChange = std::max(scaleChange, change);
+  return true;
 }
 
 /// Where |param| is stored raw: sets |path| and |offset|. False if it is not in a file.
@@ -503,13 +526,16 @@ std::optional<WeightRef> Raiser::dequantized(const Weight &weight, WeightRef ref
   int64_t middle = qdq.code == "uint8" ? 128 : qdq.code == "uint4" ? 8 : 0;
   bool centred = !zeros && qdq.zeroValues == std::vector<int64_t>{middle};
   ref.tensor.storage = qdqStorage(bits, weight.columns, qdq.block[qdq.transposed ? 0 : 1], !centred);
-  if (ref.tensor.storage == StorageType::f32) {
-    if (!widened++) remarks.push_back("weight '" + ref.tensor.name + "' of " + std::to_string(bits) + " bits has no storage type with its blocks and zero points: its values are stored as f32");
-  } else if (ref.tensor.storage != StorageType::int8) {
+  const char *lacks = ref.tensor.storage == StorageType::f32 ? "has no storage type with its blocks and zero points" : nullptr;
+  if (!lacks && ref.tensor.storage != StorageType::int8) {
     std::vector<double> values = weight.scaleNumbers;
     if (scales)
       if (auto read = params.read(scales, int64_t(1) << 24); read.ok()) values = (*read)->f;
-    noteRounding(values);
+    if (!fitHalf(values, centred ? 1 : 15)) lacks = "has scales that f16 does not hold";
+  }
+  if (lacks) {
+    ref.tensor.storage = StorageType::f32;
+    if (!widened++) remarks.push_back("weight '" + ref.tensor.name + "' of " + std::to_string(bits) + " bits " + lacks + ": its values are stored as f32");
   }
   ref.tensor.shape = {weight.rows, weight.columns};
   ref.begin = weight.begin;
@@ -548,8 +574,13 @@ std::optional<WeightRef> Raiser::blocks(const Weight &weight, WeightRef ref) {
           " has no storage type, or is not stored as raw data";
     return std::nullopt;
   }
-  if (!scaleType.isF16())
-    if (auto values = params.read(scales, int64_t(1) << 24); values.ok()) noteRounding((*values)->f);
+  if (auto values = params.read(scales, int64_t(1) << 24); values.ok() && !fitHalf((*values)->f, zeros ? 15 : 1)) {
+    WeightRef plain;
+    plain.tensor.name = ref.tensor.name;
+    if (auto other = asDequantized(weight)) return dequantized(*other, std::move(plain));
+    why = "weight '" + ref.tensor.name + "' has scales that f16 does not hold, and padded rows or zero points";
+    return std::nullopt;
+  }
   ref.tensor.storage = *storage;
   ref.tensor.shape = {weight.rows, weight.columns};
   ref.begin = weight.begin;
@@ -630,7 +661,9 @@ bool Raiser::finish(Parts &parts, WeightMap &weights) {
   if (scaleChange > 0) {
     char text[32];
     std::snprintf(text, sizeof(text), "%.1e", scaleChange);
-    remarks.push_back("scales of block-quantized weights are rounded to f16; the largest changes by " + std::string(text) + " of itself");
+    std::string changes = "scales of block-quantized weights are rounded to f16; the largest changes by " + std::string(text) + " of itself";
+    if (scaleChange < 1e-3) remarks.push_back(changes);
+    else warnings.push_back(changes + ": small ones beside larger ones of the same matrix");
   }
   Status status = validateConfig(config, "the graph");
   if (!status.ok()) why = status.message();
@@ -655,6 +688,7 @@ OwningOpRef<ModuleOp> Raiser::run() {
     remarks = start;
     warnings.clear();
     numbers.clear();
+    thresholds.clear();
     tables.clear();
     seen.clear();
     bool ok = attempt(roles, parts);

@@ -148,6 +148,18 @@ void GraphRun::noteTable(NodeOp op, In in) {
   }
 }
 
+/// Sizes are compared with numbers one by one; masks compare whole rows, which show in every run.
+void GraphRun::noteThresholds(NodeOp op, In in) {
+  if (!op.getDomain().empty() || !llvm::is_contained({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Min", "Max", "Mod", "Div", "Clip", "Sub"}, op.getOpType())) return;
+  int64_t elements = 0;
+  for (const Abstract *x : in)
+    if (x->known) elements += x->known->elements();
+  if (elements > 8) return;
+  for (const Abstract *x : in)
+    for (int64_t k = 0, n = x->known ? x->known->elements() : 0; k < n; ++k)
+      if (double value = std::fabs(x->known->number(k)); value >= 2 && value <= (1 << 20)) thresholds.insert(static_cast<int64_t>(value));
+}
+
 void GraphRun::constant(onnx::ConstantOp op) {
   values[op.getResult()] = known(fromElements(op.getValue()));
   noteNumbers(*values[op.getResult()].known);
@@ -223,6 +235,13 @@ void GraphRun::node(NodeOp op) {
   }
   if (!bad) noteTable(op, in);
   bool done = false;
+  // As many axes as a list has entries: each takes memory.
+  if (!bad && op.getDomain().empty() && llvm::is_contained({"Reshape", "Expand", "Unsqueeze"}, op.getOpType())) {
+    size_t axes = op.getInts("axes").size();
+    if (in.size() > 1 && in[1]->known) axes = static_cast<size_t>(in[1]->known->elements());
+    if (op.getOpType() == "Unsqueeze") axes += in[0]->shape.size();
+    done = axes > onnx::mostAxes && refuse("expected at most " + Twine(onnx::mostAxes) + " axes, found " + Twine(axes));
+  }
   if (bad) {
     for (Abstract &o : out)
       o.why = bad->why, o.at = bad->at;
@@ -242,6 +261,7 @@ void GraphRun::node(NodeOp op) {
     tables[op.getInputs()[0].getDefiningOp()] = in[0]->known;
   if (!done && allKnown(in) && llvm::none_of(in, [](const Abstract *x) { return x->is == Abstract::tokens || x->is == Abstract::term; })) {
     why.clear();
+    noteThresholds(op, in);
     SmallVector<const Known *> numbers;
     for (const Abstract *x : in)
       numbers.push_back(x->known.get());

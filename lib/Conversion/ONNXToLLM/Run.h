@@ -55,6 +55,8 @@ public:
   int64_t beyond = 0;
   /// Numbers among the small known values: those that are the same in runs of other sizes may be where the graph changes what it does.
   std::set<int64_t> numbers;
+  /// Numbers among those that small results are compared with or computed from: at such a number of tokens the graph may change what it does, however small it is.
+  std::set<int64_t> thresholds;
   /// Which branch every If took, in order.
   std::vector<bool> branches;
   /// What |branches| are behind a past. A run without one that takes another looks at both, which have to give the same; null: no run was before.
@@ -86,6 +88,7 @@ private:
 
   void noteNumbers(const Known &value);
   void noteTable(NodeOp op, In in);
+  void noteThresholds(NodeOp op, In in);
   /// Reads the numbers of a stored table that is too long to be read for what it may be alone.
   void load(Abstract &x);
 

@@ -394,18 +394,36 @@ TermId Terms::attend(TermId probabilities, TermId v, int64_t valueSize) {
 }
 
 std::string Terms::text(TermId id, int depth) const {
-  const Term &t = terms[id];
-  std::string out = kindNames[static_cast<int>(t.kind)];
-  if (!t.name.empty()) out += " " + t.name;
-  if (t.group) out += " group " + std::to_string(t.group);
-  if (t.number) out += " " + std::to_string(t.number);
-  if (t.weight) out += " @" + onnx::ParamOp(t.weight.param).getSymName().str();
-  if (t.in.empty()) return out;
-  if (depth == 0) return out + "(...)";
-  out += "(";
-  for (auto [k, in] : llvm::enumerate(t.in))
-    out += (k ? ", " : "") + text(in, depth - 1);
-  return out + ")";
+  constexpr size_t longest = 400, longestName = 60, mostInputs = 4; // a damaged file's terms are as wide as it is long
+  std::string out;
+  auto write = [&](auto &self, TermId at, int left) -> void {
+    const Term &t = terms[at];
+    if (out.size() > longest) {
+      out += "...";
+      return;
+    }
+    out += kindNames[static_cast<int>(t.kind)];
+    if (!t.name.empty()) out += " " + t.name;
+    if (t.group) out += " group " + std::to_string(t.group);
+    if (t.number) out += " " + std::to_string(t.number);
+    if (t.weight) {
+      StringRef name = onnx::ParamOp(t.weight.param).getSymName();
+      out += " @" + name.take_front(longestName).str() + (name.size() > longestName ? "..." : "");
+    }
+    if (t.in.empty()) return;
+    if (left == 0) {
+      out += "(...)";
+      return;
+    }
+    out += "(";
+    for (size_t k = 0; k < std::min(t.in.size(), mostInputs); ++k) {
+      if (k) out += ", ";
+      self(self, t.in[k], left - 1);
+    }
+    out += t.in.size() > mostInputs ? " and " + std::to_string(t.in.size() - mostInputs) + " more)" : ")";
+  };
+  write(write, id, depth);
+  return out;
 }
 
 } // namespace lathe::raise

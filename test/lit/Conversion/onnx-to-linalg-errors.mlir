@@ -79,6 +79,33 @@ func.func @main(%x: tensor<1x4x8xf32>, %w: tensor<8x2xf32>) -> tensor<1x4x8xf32>
 
 // -----
 
+// As many axes as a stored tensor may have.
+func.func @main(%x: tensor<1xf32>) -> tensor<*x!onnx.any> {
+  %s = onnx.constant dense<1> : tensor<65xi64>
+  // expected-error@+1 {{(Reshape, opset 14): expected a result of at most 64 axes, found 65}}
+  %r = onnx.op "Reshape"(%x, %s) {version = 14 : i64} : (tensor<1xf32>, tensor<65xi64>) -> tensor<*x!onnx.any>
+  return %r : tensor<*x!onnx.any>
+}
+
+// -----
+
+func.func @main(%x: tensor<1xf32>) -> tensor<*x!onnx.any> {
+  %a = onnx.constant dense<1> : tensor<64xi64>
+  // expected-error@+1 {{(Unsqueeze, opset 13): expected a result of at most 64 axes, found 65}}
+  %r = onnx.op "Unsqueeze"(%x, %a) {version = 13 : i64} : (tensor<1xf32>, tensor<64xi64>) -> tensor<*x!onnx.any>
+  return %r : tensor<*x!onnx.any>
+}
+
+// -----
+
+func.func @main(%x: tensor<1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1xf32>) -> tensor<*x!onnx.any> {
+  // expected-error@+1 {{(Neg, opset 13): expected inputs of at most 64 axes, found 65}}
+  %r = onnx.op "Neg"(%x) {version = 13 : i64} : (tensor<1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1xf32>) -> tensor<*x!onnx.any>
+  return %r : tensor<*x!onnx.any>
+}
+
+// -----
+
 func.func @main(%x: tensor<1x4x8xf32>) -> tensor<1x4x8xf32> {
   // expected-error@+1 {{node 'LinearAttention' (LinearAttention, opset 27): expected an operator that general code covers (docs/onnx-operators.md), found 'LinearAttention'}}
   %c:2 = onnx.op "LinearAttention"(%x, %x, %x) {version = 27 : i64, attrs = {q_num_heads = 2 : i64, kv_num_heads = 2 : i64}}

@@ -1,6 +1,7 @@
 """onnx_chains.py CHAIN: raises a graph that is as long or as large as a damaged file may make one, in bounded time, stack and memory, and prints the warning.
 
-CHAIN is casts (150,000 of them behind a lookup), products (each of two that share one), or numbers (more of them at a time than a run holds).
+CHAIN is casts (150,000 of them behind a lookup), products (each of two that share one), numbers (more of them at a time than a run holds), wide (terms of 1000 that
+are of 1000 each), or axes (100,000 of them through 1000 nodes).
 """
 import resource
 import subprocess
@@ -27,6 +28,20 @@ elif sys.argv[1] == 'products':
         body.append(f'%s{k} = {node("Mul", [(f"%m{k}", ANY), ("%half", "tensor<f32>")], 14)}')
         body.append(f'%m{k + 1} = {node("Mul", [(f"%m{k}", ANY), (f"%s{k}", ANY)], 14)}')
     body.append(f'%y = {node("Identity", [("%m60", ANY)], 13)}')
+elif sys.argv[1] == 'wide':
+    body += ['%two = onnx.constant dense<2> : tensor<1xi64>', '%six = onnx.constant dense<6> : tensor<1xi64>']
+    part, two, six = x, ('%two', 'tensor<1xi64>'), ('%six', 'tensor<1xi64>')
+    for k in range(3):
+        body.append(f'%w{k} = {node("Concat", [part] * 1000, 13, "axis = -1 : i64")}')
+        body.append(f'%p{k} = {node("Slice", [(f"%w{k}", ANY), two, six, two], 13)}')
+        part = (f'%p{k}', ANY)
+    body.append(f'%y = {node("Concat", [part] * 1000, 13, "axis = -1 : i64")}')
+elif sys.argv[1] == 'axes':
+    axes = ('%axes', 'tensor<100000xi64>')
+    body.append(f'%axes = onnx.constant dense<[{", ".join(str(3 + k) for k in range(100000))}]> : tensor<100000xi64>')
+    body.append(f'%a0 = {node("Unsqueeze", [x, axes], 13)}')
+    body += [f'%a{k + 1} = {node("Identity", [(f"%a{k}", ANY)], 16)}' for k in range(1000)]
+    body.append(f'%y = {node("Squeeze", [("%a1000", ANY), axes], 13)}')
 else:
     shape = ('%shape', 'tensor<2xi64>')
     body.append('%shape = onnx.constant dense<4096> : tensor<2xi64>')
@@ -45,5 +60,7 @@ return %y : {ANY}
 limits = lambda: (resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)), resource.setrlimit(resource.RLIMIT_CPU, (120, 120)))
 result = subprocess.run(['lathe-opt', '--onnx-raise', '-o', '/dev/null'], input=text, capture_output=True, text=True, preexec_fn=limits)
 print(result.stderr[:2000])
+if len(result.stderr) > 4000:
+    sys.exit(f'a message of {len(result.stderr)} characters')
 if result.returncode:
     sys.exit(f'lathe-opt ends with {result.returncode}')

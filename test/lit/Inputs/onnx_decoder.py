@@ -133,6 +133,12 @@ class Graph:
         inputs = [self.stored(name, f'tensor<{rows}x{blocks * block * bits // 8}xui8>' if lookup else f'tensor<{rows}x{blocks}x{block * bits // 8}xui8>', codes)]
         # f16 holds these scales, and their products with zero points.
         scales = [self.random.randrange(1, 40) / (1 << (15 if bits == 8 else 11)) for _ in range(rows * blocks)]
+        if self.broken('tiny-scales', name == 'layer1_q'):
+            scales = [x * 2.0 ** -24 for x in scales]
+        if self.broken('tiny-scale', name == 'layer1_q'):
+            scales[0] *= 2.0 ** -24
+        if self.broken('huge-scales', name == 'layer1_o'):
+            scales = [x * 2.0 ** 24 for x in scales]
         form, pack = f'{rows}x{blocks}' if lookup else f'{rows * blocks}', lambda kind: b''.join(struct.pack('<' + kind, x) for x in scales)
         if self.broken('scale-rows', not lookup):
             inputs.append(self.op('Transpose', self.stored(f'{name}_scales', f'tensor<{blocks}x{rows}xf32>', pack('f')), perm=[1, 0]))
@@ -534,6 +540,15 @@ class Graph:
                 if self.o.change.startswith('scale:'):  # grows with the logarithm of the length
                     total = self.op('Cast', self.op('Gather', self.op('Shape', 'MASK'), self.constant(1), axis=0), to=FLOAT)
                     s = self.op('Mul', s, self.op('Max', self.op('Div', self.op('Log', total), self.number(math.log(float(self.o.change[6:])))), self.number(1)))
+                if self.o.change.startswith('step:'):  # a step of so many tokens
+                    step = self.op('Gather', self.op('Shape', 'POSITIONS'), self.constant(1), axis=0)
+                    s = self.op('Mul', s, self.op('Where', self.op('Equal', step, self.constant(int(self.o.change[5:]))), self.number(2), self.number(1)))
+                if self.o.change.startswith('steps:'):  # one of more tokens
+                    step = self.op('Cast', self.op('Gather', self.op('Shape', 'POSITIONS'), self.constant(1), axis=0), to=FLOAT)
+                    s = self.op('Mul', s, self.op('Where', self.op('Greater', step, self.number(float(self.o.change[6:]))), self.number(2), self.number(1)))
+                if self.o.change.startswith('past:'):
+                    past = self.op('Slice', self.op('Shape', f'%past{i}k'), self.constant([2]), self.constant([3]))
+                    s = self.op('Mul', s, self.op('Where', self.op('Equal', past, self.constant([int(self.o.change[5:])])), self.number(2), self.number(1)))
                 if self.o.change in ('decode', 'first'):
                     of, axis, length = ('POSITIONS', 1, 1) if self.o.change == 'decode' else (f'%past{i}k', 2, 0)
                     one = self.op('Equal', self.op('Slice', self.op('Shape', of), self.constant([axis]), self.constant([axis + 1])), self.constant([length]))
@@ -678,7 +693,7 @@ def main():
     parser.add_argument('--mask', default='integer', choices=['integer', 'float'], help='elements of the mask that is an input')
     parser.add_argument('--table', type=int, default=64, help='rows and columns of a mask that is stored')
     parser.add_argument('--change', default='', help='table|frequencies|clip|scale|hole:POSITION: what changes there, cosines or the scale of scores; '
-                        'table:FIRST-LAST and frequencies:LOW-HIGH, between them; numbers:COUNT: so many constants; decode, first: the scale of scores in steps of one token, or behind an empty past')
+                        'table:FIRST-LAST and frequencies:LOW-HIGH, between them; numbers:COUNT: so many constants; step:N, steps:N, past:N: the scale of scores in steps of N or of more than N tokens, or behind a past of N; decode, first: the scale of scores in steps of one token, or behind an empty past')
     parser.add_argument('--bias', action='store_true')
     parser.add_argument('--headnorm', action='store_true')
     parser.add_argument('--postnorms', action='store_true')

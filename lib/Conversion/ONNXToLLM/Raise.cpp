@@ -104,8 +104,9 @@ static bool reaches(Value value, llvm::function_ref<bool(NodeOp, unsigned)> want
   while (!todo.empty())
     for (OpOperand &use : todo.pop_back_val().getUses()) {
       auto node = dyn_cast<NodeOp>(use.getOwner());
-      if (!node || !seen.insert(node).second) continue;
-      if (wanted(node, use.getOperandNumber())) return true;
+      if (!node) continue;
+      if (wanted(node, use.getOperandNumber())) return true; // a node may be reached by several of its inputs
+      if (!seen.insert(node).second) continue;
       if (node.getDomain().empty() && llvm::is_contained({"Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Transpose", "Expand", "Concat", "Mul", "MatMul", "Add", "Sub", "Einsum"}, node.getOpType()))
         todo.push_back(node.getOutputs()[0]);
     }

@@ -479,6 +479,11 @@ class Graph:
             length = self.op('ReduceSum', 'MASK', self.constant([1]))
             last = self.op('Cast', self.op('Sub', length, self.constant([1])), to=INT32)
             total = self.op('Cast', self.op('Gather', self.op('Shape', 'MASK'), self.constant(1), axis=0), to=INT32)
+            for what in self.o.total.split('-') if self.o.total else ():  # both from one input, in this order
+                if what == 'last':
+                    last = self.op('Sub', '%total', self.constant([1], 'i32'))
+                else:
+                    total = self.op('Identity', '%total')
             rest = dict(do_rotary=1, rotary_interleaved=int(self.o.rope.startswith('pairs'))) if self.o.rope != 'none' else {}
             tables = self.tables() if rest else ()
             if self.o.cap:
@@ -607,6 +612,8 @@ class Graph:
         if self.o.attention == 'scatter':
             names |= {'WRITE': ('%write', 'tensor<?xi64>', 'write_indices'), 'LENGTHS': ('%lengths', 'tensor<?xi64>', 'nonpad_kv_seqlen')}
         arguments = [('%ids', 'tensor<?x?xi64>', 'input_ids')] + list(names.values())
+        if self.o.total:
+            arguments.append(('%total', 'tensor<1xi32>', 'n_tokens'))
         if self.o.branch == 'input':
             arguments.append(('%branch', 'tensor<1xi1>', 'use_cache_branch'))
         for i in range(LAYERS if self.o.attention == 'fused' else 0):
@@ -691,6 +698,7 @@ def main():
     parser.add_argument('--window-in', default='', choices=['', 'table', 'product', 'float', 'chunks'], help='what says the window: a mask of --table rows, a product, a number '
                         'of floats; or each token sees its own chunk')
     parser.add_argument('--mask', default='integer', choices=['integer', 'float'], help='elements of the mask that is an input')
+    parser.add_argument('--total', default='', choices=['', 'last-all', 'all-last'], help='what GroupQueryAttention takes for lengths is an input, its last place first or behind')
     parser.add_argument('--table', type=int, default=64, help='rows and columns of a mask that is stored')
     parser.add_argument('--change', default='', help='table|frequencies|clip|scale|hole:POSITION: what changes there, cosines or the scale of scores; '
                         'table:FIRST-LAST and frequencies:LOW-HIGH, between them; numbers:COUNT: so many constants; step:N, steps:N, past:N: the scale of scores in steps of N or of more than N tokens, or behind a past of N; decode, first: the scale of scores in steps of one token, or behind an empty past')

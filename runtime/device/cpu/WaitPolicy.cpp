@@ -9,9 +9,9 @@ namespace lathe::runtime {
 // Four preemptions in 50 ms may be a crowd (a quiet machine has a few a second).
 static constexpr double window = 0.05;
 static constexpr uint64_t manyPreemptions = 4;
-// A trial takes six runs, or two if sleeping is clearly worse; and 0.1 s when nothing can be compared.
+// A trial takes six runs, or two if sleeping is clearly worse, since each makes somebody wait; and 0.1 s when nothing can be compared.
 static constexpr uint32_t trialRuns = 6, fewestRuns = 2;
-static constexpr double clearlyWorse = 1.5, longestTrial = 0.1;
+static constexpr double clearlyWorse = 1.1, longestTrial = 0.1;
 // What a trial said holds for 0.1 s, and for twice as long each time that the hint comes back, up to 3 s.
 static constexpr double firstPause = 0.1, lastPause = 3;
 

@@ -175,7 +175,7 @@ TEST(RequestEngine, SlowCopiesAreNotWorthIt) {
   EXPECT_EQ(makeEngine({})->limits().saveBytesPerSecond, 0); // nothing is saved
   auto cpu = makeCpuDevice();
   FaultyDevice device(*cpu);
-  device.saveSeconds = 0.01; // many times what these rows take to be computed again
+  device.saveSeconds = 0.02; // a hundred times what these rows take to be computed again, also where something pauses
   auto engine = makeEngine({.maxSequences = 8, .kvTokens = 256, .savedKvBytes = 1 << 20, .stepTokens = 32, .prefixCache = false}, &device);
   double fast = makeEngine({.savedKvBytes = 1 << 20})->limits().saveBytesPerSecond;
   EXPECT_GT(engine->limits().saveBytesPerSecond, 0);

@@ -22,7 +22,7 @@ def test_every_flag_is_given(server):
     text = subprocess.run([lathe, "serve", "--help"], capture_output=True, text=True, check=True).stdout
     known = set(re.findall(r"^\s+(--[a-z][a-z-]*)", text, re.M))
     given = {word for word in server.command if word.startswith("--")}
-    others = {"--help", "--pin", "--variant", "--api-key-file", "--trace", "--trees"}
+    others = {"--help", "--device-plan", "--pin", "--variant", "--api-key-file", "--trace", "--trees"}
     assert given <= known and known - given <= others, (known - given, given - known)
 
 

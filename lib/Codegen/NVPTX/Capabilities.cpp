@@ -75,7 +75,7 @@ std::optional<Feature> requiredFeature(llvm::StringRef s) {
   // The shapes that sm_80 has; others need a look at the ISA first.
   if (starts({"mma.m16n8k16.row.col.", "mma.m16n8k32.row.col.s8", "mma.m16n8k32.row.col.u8", "ldmatrix"})) return Feature::mmaSync;
   if (starts({"read.ptx.sreg.", "barrier0", "barrier", "shfl.sync", "bar.warp.sync", "prmt", "membar", "fence.acq_rel", "vote", "mbarrier", "nanosleep", "exit",
-              "ff2bf16x2.rn", "ff2f16x2.rn", "bar.sync", "setp.", "mov.", "bra", "red.release.gpu", "ld.acquire.gpu", "ld.relaxed.gpu"})) return Feature(0);
+              "ff2bf16x2.rn", "ff2f16x2.rn", "bar.sync", "setp.", "mov.", "bra", "red.release.gpu", "ld.acquire.gpu", "ld.relaxed.gpu", "prefetch.global.L2"})) return Feature(0);
   return std::nullopt;
 }
 

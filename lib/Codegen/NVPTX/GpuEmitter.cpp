@@ -6,7 +6,7 @@
 
 namespace lathe::codegen::nvptx {
 
-GpuEmitter::GpuEmitter(ModuleOp module, StringRef symbol, const Chip &chip, int64_t threads, ArrayRef<Use> uses)
+GpuEmitter::GpuEmitter(ModuleOp module, StringRef symbol, const Chip &chip, int64_t threads, ArrayRef<Use> uses, std::optional<Ahead> ahead)
     : Emitter(module, symbol), chip(chip), threads(threads), module(module), name(symbol.str()) {
   MLIRContext *context = module.getContext();
   context->loadDialect<NVVM::NVVMDialect>();
@@ -22,6 +22,7 @@ GpuEmitter::GpuEmitter(ModuleOp module, StringRef symbol, const Chip &chip, int6
     function.setAlwaysInline(true);
     function->setAttr(bodyThreads, b.getI64IntegerAttr(threads));
     function->setAttr(bodyShared, b.getI64IntegerAttr(0));
+    if (ahead) function->setAttr(bodyAhead, b.getDenseI64ArrayAttr({ahead->arg, ahead->units, ahead->unitBytes, ahead->total, ahead->share}));
   } else {
     function->setAttr("nvvm.kernel", b.getUnitAttr());
     function->setAttr("nvvm.reqntid", b.getDenseI32ArrayAttr({int32_t(threads)}));
@@ -46,13 +47,38 @@ GpuEmitter::GpuEmitter(ModuleOp module, StringRef symbol, const Chip &chip, int6
   tid = place(t), lane = place(lane32), warp = place(shru(t, 5));
   block = place(body ? Value(entry->getArgument(pointers)) : NVVM::BlockIdXOp::create(b, loc, i32));
   if (body) bodyBarrier = entry->getArgument(pointers + 2), bodyMemory = entry->getArgument(pointers + 3);
-  else startInTurn();
+  else startInTurn(ahead);
 }
 
-void GpuEmitter::startInTurn() {
+void GpuEmitter::startInTurn(const std::optional<Ahead> &ahead) {
   if (!chip.has(Feature::pdl)) return;
   // Assembly that says it touches memory: LLVM takes the intrinsics for instructions that do not, and would move loads across them.
-  for (const char *text : {"griddepcontrol.launch_dependents;", "griddepcontrol.wait;"}) ptx(text, TypeRange(), ValueRange(), "");
+  ptx("griddepcontrol.launch_dependents;", TypeRange(), ValueRange(), "");
+  if (ahead) {
+    // Parts of a run that several blocks take end where the run does, but for less than 16 bytes a block.
+    Value index = remc(divc(block, ahead->share), ahead->units), run = at(arg(int(ahead->arg)), index, ahead->unitBytes), bytes = aheadSize(*ahead, index);
+    if (ahead->share > 1) {
+      bytes = andc(divc(bytes, ahead->share), -16);
+      run = gep(run, mul(remc(block, ahead->share), bytes));
+    }
+    prefetchRun(run, bytes);
+  }
+  ptx("griddepcontrol.wait;", TypeRange(), ValueRange(), "");
+}
+
+Value GpuEmitter::aheadSize(const Ahead &a, Value unit) {
+  const int64_t most = std::min(a.unitBytes, aheadBytes * a.share);
+  if (a.total >= (a.units - 1) * a.unitBytes + most) return c(most);
+  return mins(c(most), sub(c(a.total), mulc(unit, a.unitBytes)));
+}
+
+void GpuEmitter::prefetchRun(Value p, Value bytes) {
+  if (chip.has(Feature::tma)) {
+    when(eq(tid, 0), [&] { ptx("cp.async.bulk.prefetch.L2.global [$0], $1;", TypeRange(), {p, trunc(i32, bytes)}, "l,r"); });
+    return;
+  }
+  constexpr int64_t line = 128;
+  loop(shl(tid, 7), bytes, line * threads, [&](Value i) { ptx("prefetch.global.L2 [$0];", TypeRange(), {gep(p, i)}, "l"); });
 }
 
 Value GpuEmitter::sharedMemory(int64_t bytes, int64_t align) {

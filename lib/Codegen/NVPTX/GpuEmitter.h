@@ -8,6 +8,7 @@
 #include "Common/KernelTools.h"
 #include "NVPTX/Capabilities.h"
 #include "NVPTX/Layout.h"
+#include <optional>
 
 namespace lathe::codegen::nvptx {
 
@@ -16,10 +17,18 @@ namespace lathe::codegen::nvptx {
 /// the kernel runs.
 enum class Use { constant, in, inout };
 
+/// Weights that a block reads whatever ran before, so that they may be on their way to the L2 while it waits: argument |arg| is |units| runs of |unitBytes|, the last of
+/// which ends with |total|; blocks of |share| in a row take run after run, with equal parts of it. Multiples of 16.
+struct Ahead {
+  int64_t arg = 0, units = 0, unitBytes = 0, total = 0, share = 1;
+};
+/// Of a run, at most: all that is resident should fit into the L2.
+inline constexpr int64_t aheadBytes = 64 << 10;
+
 /// On a module: what is emitted into it are bodies of a megakernel (Megakernel.h) instead of kernels.
 inline constexpr StringLiteral bodiesAttribute = "lathe.bodies";
-/// On a body: threads of its blocks, and the bytes of shared memory that a block has.
-inline constexpr StringLiteral bodyThreads = "lathe.threads", bodyShared = "lathe.shared_bytes";
+/// On a body: threads of its blocks, the bytes of shared memory that a block has, and the numbers of its Ahead if it has one.
+inline constexpr StringLiteral bodyThreads = "lathe.threads", bodyShared = "lathe.shared_bytes", bodyAhead = "lathe.ahead";
 /// Threads of a megakernel's block, and so the most that a body's may have. Twice as many would leave a thread 128 registers, and attention takes more.
 inline constexpr int64_t megakernelThreads = 256;
 
@@ -28,10 +37,10 @@ struct GpuEmitter : Emitter {
   int64_t threads; ///< of a block, a multiple of 32
 
   /// Opens a kernel: one pointer per entry of |uses|, then the step. Blocks are one-dimensional. On chips with programmatic dependent launch
-  /// every kernel lets the one after it start and waits for those before it, before it touches anything but constants.
+  /// every kernel lets the one after it start and waits for those before it, before it touches anything but constants; those of |ahead| it asks for first.
   /// In a module of bodies: a function that does one block. After the step it takes the block's number, the thread's within the block and the block's
   /// barrier (i32), and its shared memory.
-  GpuEmitter(ModuleOp module, StringRef symbol, const Chip &chip, int64_t threads, ArrayRef<Use> uses);
+  GpuEmitter(ModuleOp module, StringRef symbol, const Chip &chip, int64_t threads, ArrayRef<Use> uses, std::optional<Ahead> ahead = {});
   void finish() { LLVM::ReturnOp::create(b, loc, ValueRange()); }
 
   Value arg(int i) { return params[i]; }
@@ -49,6 +58,10 @@ struct GpuEmitter : Emitter {
   Value sharedMemory(int64_t bytes, int64_t align = 16);
   /// The block's dynamic shared memory (LaunchShape::sharedBytes).
   Value dynamicSharedMemory(int64_t align);
+  /// Asks for |bytes| from |p| on (multiples of 16) to come to the L2: by thread 0, or, on chips without bulk copies, by all threads of a block of |threads|.
+  void prefetchRun(Value p, Value bytes);
+  /// Bytes of run |unit|, at most aheadBytes.
+  Value aheadSize(const Ahead &a, Value unit);
   /// Blocks of |n| in a row are a cluster.
   void setCluster(int64_t n);
   void barrier();
@@ -109,7 +122,7 @@ struct GpuEmitter : Emitter {
   Value e4m3ToHalf(Value pair) { return intrinsic("llvm.nvvm.e4m3x2.to.f16x2.rn", vec(2, f16), {pair}); }
 
 private:
-  void startInTurn();
+  void startInTurn(const std::optional<Ahead> &ahead);
 
   ModuleOp module;
   std::string name;

@@ -18,6 +18,8 @@ namespace {
 int64_t tilesPerBlock(const MmaParams &p) {
   return p.epilogue == MatmulParams::gateUp ? 4 : std::max<int64_t>(1, 4 / p.kSegments);
 }
+/// Of f32 activations a block has a thread for each output of one tile.
+int64_t unitTiles(const MmaParams &p) { return p.act == ActFormat::f32 && p.epilogue != MatmulParams::gateUp ? 1 : tilesPerBlock(p); }
 int64_t threadsOf(const MmaParams &p) { return 32 * tilesPerBlock(p) * p.kSegments; }
 
 struct Matmul : MatmulEmitter {
@@ -25,7 +27,7 @@ struct Matmul : MatmulEmitter {
   Value unit;
   Value slot, segment; ///< the warp's tile within the block, and its part of K
 
-  Matmul(ModuleOp m, StringRef symbol, const MmaParams &p, const Chip &chip) : MatmulEmitter(m, symbol, p, chip, threadsOf(p)), tileCount(tilesPerBlock(p)) {
+  Matmul(ModuleOp m, StringRef symbol, const MmaParams &p, const Chip &chip) : MatmulEmitter(m, symbol, p, chip, threadsOf(p), unitTiles(p)), tileCount(tilesPerBlock(p)) {
     int64_t units = nvptx::launchShape(p).count;
     unit = remc(block, units), rowBlock = divc(block, units);
     slot = remc(warp, tileCount), segment = divc(warp, tileCount);

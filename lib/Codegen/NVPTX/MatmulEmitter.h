@@ -24,8 +24,15 @@ struct MatmulEmitter : GpuEmitter {
     if (p.residual) u.push_back(Use::inout);
     return u;
   }
-  MatmulEmitter(ModuleOp m, StringRef symbol, const MmaParams &p, const Chip &chip, int64_t threads)
-      : GpuEmitter(m, symbol, chip, threads, uses(p)), p(p), a(actLayout(p.k, p.act, p.halves)), q(*this, p.type), w(q.w), tokens(p.rowTile / actBlockRows) {
+  /// |unitTiles|: tiles of 16 weight rows that a block computes, or |share| blocks with a part of K each. A prompt's blocks read the weights over and
+  /// over; only steps of few rows wait for each of them.
+  static std::optional<Ahead> ahead(ModuleOp m, const MmaParams &p, int64_t unitTiles, int64_t share) {
+    if (p.rowTile > 16 && !isForBodies(m)) return std::nullopt;
+    const int64_t tileBytes = packedTileBytes(p.type, p.k), tiles = (p.n + 15) / 16;
+    return Ahead{1, (tiles + unitTiles - 1) / unitTiles, unitTiles * tileBytes, tiles * tileBytes, share};
+  }
+  MatmulEmitter(ModuleOp m, StringRef symbol, const MmaParams &p, const Chip &chip, int64_t threads, int64_t unitTiles, int64_t share = 1)
+      : GpuEmitter(m, symbol, chip, threads, uses(p), ahead(m, p, unitTiles, share)), p(p), a(actLayout(p.k, p.act, p.halves)), q(*this, p.type), w(q.w), tokens(p.rowTile / actBlockRows) {
     rows = rowCount(p.outRows);
   }
 

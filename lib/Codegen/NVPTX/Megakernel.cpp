@@ -23,6 +23,7 @@ struct Body {
   int64_t places = 0;
   std::string layers;
   int64_t args = 0;
+  std::optional<Ahead> ahead;
 };
 
 struct Mega : GpuEmitter {
@@ -56,16 +57,35 @@ struct Mega : GpuEmitter {
       st(mul(addc(divu(now, grid), 1), grid), memory, 0, 8);
     });
   }
-  /// All that blocks wrote before it is seen by all after it: thread 0 arrives for the block, behind a barrier of the block.
-  void gridBarrier() {
+  /// All that blocks wrote before it is seen by all after it: thread 0 arrives for the block, behind a barrier of the block. While the others come, weights of launch |next|
+  /// are on their way.
+  void gridBarrier(Value next) {
+    when(eq(tid, 0), [&] { ptx("red.release.gpu.global.add.u64 [$0], 1;", {}, {counter()}, "l"); });
+    prefetch(next);
     when(eq(tid, 0), [&] {
       Value target = ld(i64, memory, 0, 8);
-      ptx("red.release.gpu.global.add.u64 [$0], 1;", {}, {counter()}, "l");
       ptx("{\n\t.reg .pred p;\n\t.reg .b64 v;\nAGAIN:\n\tld.acquire.gpu.global.u64 v, [$0];\n\tsetp.ge.u64 p, v, $1;\n\t@p bra DONE;\n\tnanosleep.u32 20;\n\tbra AGAIN;\nDONE:\n\t}", {},
           {counter(), target}, "l,l");
       st(add(target, zext(i64, gridBlocks())), memory, 0, 8);
     });
     barrier();
+  }
+
+  /// Asks for the weights of the first blocks of |launch| that this block does: whether it has two places or one, they are its own number and that a grid above.
+  void prefetch(Value launch) {
+    Value record = hidden(recordAt(launch)), kind = field(record, offsetof(MegakernelRecord, body));
+    for (auto [i, body] : llvm::enumerate(bodies)) {
+      if (!body.ahead) continue;
+      const Ahead &a = *body.ahead;
+      when(eq(kind, int64_t(i)), [&] {
+        Value weights = ld(ptr, record, int64_t(sizeof(MegakernelRecord)) + 8 * a.arg, 8);
+        loop(block, mins(c(a.units), add(block, shl(zext(i64, gridBlocks()), 1))), zext(i64, gridBlocks()), {},
+             [&](Value unit, ValueRange) {
+               prefetchRun(at(weights, unit, a.unitBytes), aheadSize(a, unit));
+               return Values();
+             });
+      });
+    }
   }
 
   //===-- launches -----------------------------------------------------------------------------------===//
@@ -116,7 +136,7 @@ struct Mega : GpuEmitter {
             when(eq(kind, int64_t(i)), [&] { run(body, x[0]); });
           barrier(); // places of the next body have other threads and memory
           Value waits = field(hidden(recordAt(x[0])), offsetof(MegakernelRecord, barrier));
-          when(cmp(arith::CmpIPredicate::ne, waits, ci(i32, 0)), [&] { gridBarrier(); });
+          when(cmp(arith::CmpIPredicate::ne, waits, ci(i32, 0)), [&] { gridBarrier(addc(x[0], 1)); });
           return Values{addc(x[0], 1)};
         });
   }
@@ -144,6 +164,7 @@ LogicalResult emitMegakernel(ModuleOp module, StringRef symbol, ArrayRef<PtxJob>
     auto number = [&](StringRef name) { return body.function->getAttrOfType<IntegerAttr>(name).getInt(); };
     body.threads = number(bodyThreads), body.sharedBytes = int64_t(llvm::alignTo(uint64_t(number(bodyShared)), 128));
     body.args = int64_t(body.function.getNumArguments()) - 5; // without step, block, thread, barrier, memory
+    if (auto a = body.function->getAttrOfType<DenseI64ArrayAttr>(bodyAhead)) body.ahead = Ahead{a[0], a[1], a[2], a[3], a[4]}, body.function->removeAttr(bodyAhead);
     body.function->removeAttr(bodyThreads), body.function->removeAttr(bodyShared);
     const int64_t room = chip.sharedBytes - ownBytes;
     if (body.threads > megakernelThreads || !llvm::isPowerOf2_64(uint64_t(body.threads)) || body.sharedBytes > room)

@@ -83,7 +83,7 @@ struct Wgmma : MatmulEmitter {
   Value rankZero;
 
   Wgmma(ModuleOp m, StringRef symbol, const MmaParams &p, const Chip &chip)
-      : MatmulEmitter(m, symbol, p, chip, wgmmaGeometry(p).threads()), s(wgmmaGeometry(p)), consumers(4 * s.warpgroups) {
+      : MatmulEmitter(m, symbol, p, chip, wgmmaGeometry(p).threads(), 4 * wgmmaGeometry(p).warpgroups, wgmmaGeometry(p).cluster), s(wgmmaGeometry(p)), consumers(4 * s.warpgroups) {
     if (s.cluster > 1) setCluster(s.cluster);
     shared = dynamicSharedMemory(1024);
     base = LLVM::PtrToIntOp::create(b, loc, i32, shared);

@@ -276,6 +276,19 @@ void bulkCopy(Warp &warp, const Inst &inst, uint32_t mask) {
   });
 }
 
+// s[0] address, s[2] bytes. Nothing changes, but what is asked for must be there.
+void bulkPrefetch(Warp &warp, const Inst &inst, uint32_t mask) {
+  uint64_t address[32];
+  laneAddresses(warp, inst, mask, address);
+  eachLane(mask, [&](unsigned lane) {
+    if (warp.block->failed) return;
+    const int at = static_cast<int>(lane);
+    const uint32_t bytes = warp.reg<uint32_t>(inst.s[2])[lane];
+    if (bytes == 0 || bytes % 16 || address[lane] % 16) return failf(warp, inst, at, "misaligned bulk prefetch of %u bytes at 0x%" PRIx64 "; both must be multiples of 16", bytes, address[lane]);
+    if (auto source = warp.block->launch->memory->resolve(address[lane] & kWindowMask, bytes, false); !source.ok()) fail(warp, inst, source.status().message(), at);
+  });
+}
+
 void commitBulk(Warp &warp, const Inst &inst, uint32_t mask) {
   warp.bulkGroups.push_back(std::move(warp.openBulk));
   warp.openBulk.clear();
@@ -377,10 +390,15 @@ Status decodeBulk(Decoder &decoder, const Instruction &text, Modifiers &mods, In
     return {};
   }
   if (mods.take("prefetch")) {
+    const bool tiles = mods.has("tensor");
     while (!mods.takeNext().empty()) {
     }
-    decoder.handled = true;
-    return {};
+    decoder.handled = tiles; // what a tensor map says is not followed
+    if (tiles) return {};
+    LATHE_RETURN_IF_ERROR(decoder.operandCount(text, 2, 3));
+    inst.run = bulkPrefetch;
+    LATHE_RETURN_IF_ERROR(decoder.source(text.operands[1], Type::u32, inst.s[2]));
+    return decoder.address(text.operands[0], inst, 0);
   }
   bool tensor = mods.take("tensor");
   uint32_t rank = 0;

@@ -223,6 +223,13 @@ TEST(Checks, AsynchronousCopies) {
   EXPECT_HAS(runError(shared, "mov.u32 %r1, s; cp.async.cg.shared.global [%r1], [%p0+256], 16;"), "global access out of bounds");
 }
 
+TEST(Checks, BulkPrefetchesNameWhatIsThere) {
+  EXPECT_EQ(runError("", "cp.async.bulk.prefetch.L2.global [%p0], 256;"), "");
+  EXPECT_HAS(runError("", "cp.async.bulk.prefetch.L2.global [%p0+16], 256;"), "out of bounds");
+  EXPECT_HAS(runError("", "cp.async.bulk.prefetch.L2.global [%p0], 40;"), "misaligned bulk prefetch of 40 bytes");
+  EXPECT_HAS(runError("", "cp.async.bulk.prefetch.L2.global [%p0+8], 16;"), "misaligned bulk prefetch of 16 bytes");
+}
+
 TEST(Checks, Mbarriers) {
   const std::string shared = ".shared .align 8 .b64 m; .shared .align 128 .b8 s[512];";
   const std::string init = "mov.u32 %r1, m; mov.u32 %r2, s; setp.eq.u32 %q1, %t, 0; @%q1 mbarrier.init.shared.b64 [%r1], 1; bar.sync 0;\n";

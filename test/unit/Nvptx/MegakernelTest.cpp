@@ -366,6 +366,8 @@ TEST(MegakernelPtxas, TakesRealisticBodiesWithoutSpills) {
     ASSERT_TRUE(ptx.ok()) << ptx.status().message();
     EXPECT_EQ(llvm::StringRef(*ptx).count(".func"), 0u); // bodies are inlined
     EXPECT_LE(shape->sharedBytes, chip.sharedBytes);
+    const char *ahead = chip.has(Feature::tma) ? "cp.async.bulk.prefetch.L2" : "prefetch.global.L2";
+    EXPECT_GE(llvm::StringRef(*ptx).count(ahead), 4u); // qkv, o, gate, down: asked for while the grid meets
     auto report = runPtxas(ptxas, *ptx, chip);
     ASSERT_TRUE(report.ok()) << report.status().message();
     EXPECT_EQ(report->spillBytes, 0) << report->log;

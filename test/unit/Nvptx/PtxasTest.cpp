@@ -101,6 +101,31 @@ TEST(Overlap, KernelsWaitForTheLaunchBefore) {
   }
 }
 
+/// Between letting the next launch start and waiting for those before, a matmul of few rows asks for its weights, and nothing else does.
+TEST(Overlap, WeightsAreAskedForBeforeTheWait) {
+  auto order = [](auto params, auto emit, const char *chip) {
+    auto ptx = buildPtx({nvptx::test::job("k", params, emit)}, *findChip(chip), 1);
+    EXPECT_TRUE(ptx.ok()) << ptx.status().message();
+    const std::string text = ptx.ok() ? *ptx : "";
+    std::string seen;
+    for (auto [what, letter] : {std::pair("griddepcontrol.launch_dependents", 'l'), std::pair("cp.async.bulk.prefetch", 'p'), std::pair("prefetch.global", 'p'), std::pair("griddepcontrol.wait", 'w')})
+      for (size_t at = text.find(what); at != text.npos; at = text.find(what, at + 1)) seen += letter;
+    // In the text, too.
+    const size_t asked = text.find("cp.async.bulk.prefetch");
+    if (asked != text.npos) EXPECT_TRUE(text.find("griddepcontrol.launch_dependents") < asked && asked < text.find("griddepcontrol.wait"));
+    return seen;
+  };
+  MmaParams m;
+  m.type = StorageType::q4_0, m.n = 1000, m.k = 1024, m.outStride = 1000, m.act = ActFormat::bf16, m.kSegments = 4;
+  EXPECT_EQ(order(m, nvptx::emitMatmul, "sm_120a"), "lpw");
+  EXPECT_EQ(order(onChip(m, *findChip("sm_90a"), 8), nvptx::emitMatmul, "sm_90a"), "lpw");
+  EXPECT_EQ(order(onChip(m, *findChip("sm_90a"), 512), nvptx::emitMatmul, "sm_90a"), "lw");
+  EXPECT_EQ(order(m, nvptx::emitMatmul, "sm_80"), ""); // it has no launches that overlap
+  QuantizeParams q;
+  q.k = q.inStride = 64, q.act = ActFormat::f32;
+  EXPECT_EQ(order(q, nvptx::emitQuantize, "sm_120a"), "lw");
+}
+
 TEST(Lower, NamesTheOpThatAChipLacks) {
   auto old = buildPtx({wait("k")}, *findChip("sm_80"), 1);
   ASSERT_FALSE(old.ok());

@@ -237,6 +237,8 @@ LogicalResult contribAttention(TypeContext &c) {
     }
     if (c.node.integer("smooth_softmax", -1) > 0) return c.node.error("no 'smooth_softmax'", "1");
     if (!c.node.integer("causal", 1)) return c.node.error("'causal' of 1", "0");
+    // A window of 0 hides every key in ONNX Runtime 1.32, and other negative numbers mean nothing that is written down.
+    if (int64_t window = c.node.integer("local_window_size", -1); window != -1 && window < 1) return c.node.error("'local_window_size' of -1, or of 1 and above", Twine(window));
     if (c.node.integer("sliding_window_cache", 0) || c.node.integer("qk_output", 0)) return c.node.error("neither 'sliding_window_cache' nor 'qk_output'", Twine(c.node.integer("sliding_window_cache", 0)) + " and " + Twine(c.node.integer("qk_output", 0)));
     if (c.node.string("k_quant_type", "NONE") != "NONE" || c.node.string("v_quant_type", "NONE") != "NONE" || c.node.integer("kv_cache_bit_width", 0) || c.has(12) || c.has(13))
       return c.node.error("a cache that is not quantized", "'k_quant_type', 'v_quant_type', 'kv_cache_bit_width' or scales");

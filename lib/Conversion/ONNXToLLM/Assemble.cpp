@@ -71,7 +71,7 @@ bool Assembler::takeNorm(TermId id, Part part, Layer *layer) {
   const Term &t = at(id);
   if (!isNorm(id)) return fail(Twine("expected a norm, found ") + terms.text(id, 2));
   if (!same(normKind, t.kind, "the kind of norm") || !same(epsilon, t.number, "the epsilon of their norms") || !same(plusOne, t.weight.plusOne, "1 + w of norms")) return false;
-  if (t.kind == Kind::layerNorm && !t.bias) return fail("a layer norm without bias");
+  if (t.kind == Kind::layerNorm && !t.bias) return fail(Twine("a layer norm without bias: ") + terms.text(id, 2));
   put(part, false, t.weight, layer);
   if (t.kind == Kind::layerNorm) put(part, true, t.bias, layer);
   return true;
@@ -309,7 +309,10 @@ Parts Assembler::run() {
   std::vector<std::pair<int, int>> tables;
   for (auto [i, layer] : llvm::enumerate(layers)) {
     auto differs = [&](bool bad, const char *what) {
-      if (bad && parts.why.empty()) parts.why = "layer " + std::to_string(i) + " differs from layer 0 in " + what;
+      if (bad && parts.why.empty()) parts.why = "layer " + std::to_string(i) + (i ? " differs from layer 0 in " : " is not all alike in ") + what;
+    };
+    auto own = [&](bool bad, const char *what) {
+      if (bad && parts.why.empty()) parts.why = "the cache of layer " + std::to_string(i) + ": " + what;
     };
     differs(layer.headSize != first.headSize, "the size of its heads");
     differs(layer.softcap != first.softcap, "the soft cap of its scores");
@@ -344,8 +347,8 @@ Parts Assembler::run() {
         found += present == own;
         other += present.first == own.first && present != own;
       }
-    differs(other, "its cache: expected outputs that attention reads, found other keys or values behind the same past");
-    differs(found != 2 || cache[0].first == cache[1].first, "its cache: its keys and values are not outputs of the graph");
+    own(other, "expected outputs that attention reads, found other keys or values behind the same past");
+    own(found != 2 || cache[0].first == cache[1].first, "its keys and values are not outputs of the graph");
     parts.layers.push_back("layer " + std::to_string(i) + ": " + describe(layer));
   }
   // Every present is one that a layer reads.

@@ -97,37 +97,40 @@ static std::optional<std::pair<StringRef, unsigned>> onlyUse(Value value) {
   return found;
 }
 
-/// Whether what is computed from |value| alone meets |wanted|, through operators that move numbers or calculate with them.
-static bool reaches(Value value, llvm::function_ref<bool(NodeOp, unsigned)> wanted) {
-  llvm::SmallPtrSet<Operation *, 16> seen;
-  SmallVector<Value> todo = {value};
-  while (!todo.empty())
-    for (OpOperand &use : todo.pop_back_val().getUses()) {
-      auto node = dyn_cast<NodeOp>(use.getOwner());
-      if (!node) continue;
-      if (wanted(node, use.getOperandNumber())) return true; // a node may be reached by several of its inputs
-      if (!seen.insert(node).second) continue;
-      if (node.getDomain().empty() && llvm::is_contained({"Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Transpose", "Expand", "Concat", "Mul", "MatMul", "Add", "Sub", "Einsum"}, node.getOpType()))
-        todo.push_back(node.getOutputs()[0]);
-    }
-  return false;
+/// The values from which an operand that is |wanted| is computed, through operators that move numbers or calculate with them. One walk backwards for
+/// all inputs of |main|, so that many of them on one chain cost no more than one.
+static llvm::DenseSet<Value> sourcesOf(func::FuncOp main, llvm::function_ref<bool(NodeOp, unsigned)> wanted) {
+  llvm::DenseSet<Value> sources;
+  SmallVector<Value> todo;
+  main.walk([&](NodeOp node) {
+    for (OpOperand &operand : node->getOpOperands())
+      if (wanted(node, operand.getOperandNumber())) todo.push_back(operand.get());
+  });
+  while (!todo.empty()) {
+    Value value = todo.pop_back_val();
+    if (!sources.insert(value).second) continue;
+    auto node = value.getDefiningOp<NodeOp>();
+    if (!node || !node.getDomain().empty() || node.getOutputs()[0] != value) continue;
+    if (llvm::is_contained({"Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Transpose", "Expand", "Concat", "Mul", "MatMul", "Add", "Sub", "Einsum"}, node.getOpType()))
+      llvm::append_range(todo, node->getOperands());
+  }
+  return sources;
 }
 /// Positions turn into cosines and sines, or choose them.
-static bool rotates(Value value) {
-  return reaches(value, [](NodeOp node, unsigned operand) {
-    bool contrib = node.getDomain() == "com.microsoft";
-    StringRef name = node.getOpType();
-    return (node.getDomain().empty() && (name == "Cos" || name == "Sin")) || (name == "RotaryEmbedding" && operand == (contrib ? 1 : 3)) ||
-           (contrib && name == "GroupQueryAttention" && operand == 9);
-  });
+static bool rotates(NodeOp node, unsigned operand) {
+  bool contrib = node.getDomain() == "com.microsoft";
+  StringRef name = node.getOpType();
+  return (node.getDomain().empty() && (name == "Cos" || name == "Sin")) || (name == "RotaryEmbedding" && operand == (contrib ? 1 : 3)) ||
+         (contrib && name == "GroupQueryAttention" && operand == 9);
 }
-static bool isTotal(Value value) {
-  return reaches(value, [](NodeOp node, unsigned operand) { return node.getDomain() == "com.microsoft" && node.getOpType() == "GroupQueryAttention" && operand == 6; });
+static bool isTotal(NodeOp node, unsigned operand) {
+  return node.getDomain() == "com.microsoft" && node.getOpType() == "GroupQueryAttention" && operand == 6;
 }
 
 /// What the inputs can be, the likeliest first. Names that say something decide; a graph whose names say nothing is tried in every way.
 std::vector<SmallVector<Role>> Raiser::assignments() {
   Roles fixed(main.getNumArguments(), Role::one);
+  const llvm::DenseSet<Value> positions = sourcesOf(main, rotates), totals = sourcesOf(main, isTotal);
   SmallVector<unsigned> open;
   for (auto [k, arg] : llvm::enumerate(main.getArguments())) {
     auto type = dyn_cast<ShapedType>(arg.getType());
@@ -162,7 +165,7 @@ std::vector<SmallVector<Role>> Raiser::assignments() {
       open.push_back(k);
     } else if (nameOf(main, k) == "use_cache_branch" && type.getElementType().isInteger(1)) {
       fixed[k] = Role::one;
-    } else if (!type.getElementType().isInteger(1) && (nameOf(main, k).contains("total") || isTotal(arg))) {
+    } else if (!type.getElementType().isInteger(1) && (nameOf(main, k).contains("total") || totals.contains(arg))) {
       fixed[k] = Role::totalLength;
     } else {
       why = "input '" + nameOf(main, k).str() + "' is a number or a choice that nothing says the value of";
@@ -183,7 +186,7 @@ std::vector<SmallVector<Role>> Raiser::assignments() {
   auto possible = [&](unsigned arg, Role role) {
     if (!named || says(arg, role)) return true;
     if (says(arg, Role::tokens) || says(arg, Role::mask) || says(arg, Role::positions)) return false;
-    return role == Role::tokens ? !saysTokens : role == Role::positions && rotates(main.getArgument(arg));
+    return role == Role::tokens ? !saysTokens : role == Role::positions && positions.contains(main.getArgument(arg));
   };
   for (unsigned arg : open)
     if (!possible(arg, Role::tokens) && !possible(arg, Role::mask) && !possible(arg, Role::positions)) {

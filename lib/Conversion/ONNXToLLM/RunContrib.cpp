@@ -262,7 +262,9 @@ bool GraphRun::attention(NodeOp op, In in, Out out) {
     call.softcap = op.getFloat("softcap", 0);
     call.causal = true;
     // The row's own token counts (measured with onnxruntime 1.32).
-    call.window = std::max<int64_t>(0, op.getInt("local_window_size", -1));
+    int64_t window = op.getInt("local_window_size", -1);
+    if (window != -1 && window < 1) return refuse("a window of " + std::to_string(window) + " tokens");
+    call.window = std::max<int64_t>(0, window);
     call.mask = at(10);
   } else if (contrib && name == "MultiHeadAttention") {
     call.heads = call.kvHeads = op.getInt("num_heads", 0);

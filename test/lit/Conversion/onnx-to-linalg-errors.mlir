@@ -168,6 +168,14 @@ func.func @main(%q: tensor<1x2x8xf32>, %k: tensor<1x2x4xf32>, %p: tensor<1x1x?x4
 // -----
 
 func.func @main(%q: tensor<1x2x8xf32>, %k: tensor<1x2x4xf32>, %p: tensor<1x1x?x4xf32>, %s: tensor<1x1xi32>, %t: tensor<1xi32>) -> tensor<1x2x8xf32> {
+  // expected-error@+1 {{expected 'local_window_size' of -1, or of 1 and above, found 0}}
+  %r:3 = onnx.op "GroupQueryAttention"(%q, %k, %k, %p, %p, %s, %t) {domain = "com.microsoft", version = 1 : i64, attrs = {num_heads = 2 : i64, kv_num_heads = 1 : i64, local_window_size = 0 : i64}} : (tensor<1x2x8xf32>, tensor<1x2x4xf32>, tensor<1x2x4xf32>, tensor<1x1x?x4xf32>, tensor<1x1x?x4xf32>, tensor<1x1xi32>, tensor<1xi32>) -> (tensor<1x2x8xf32>, tensor<1x1x?x4xf32>, tensor<1x1x?x4xf32>)
+  return %r#0 : tensor<1x2x8xf32>
+}
+
+// -----
+
+func.func @main(%q: tensor<1x2x8xf32>, %k: tensor<1x2x4xf32>, %p: tensor<1x1x?x4xf32>, %s: tensor<1x1xi32>, %t: tensor<1xi32>) -> tensor<1x2x8xf32> {
   // expected-error@+1 {{expected neither 'sliding_window_cache' nor 'qk_output', found 1 and 0}}
   %r:3 = onnx.op "GroupQueryAttention"(%q, %k, %k, %p, %p, %s, %t) {domain = "com.microsoft", version = 1 : i64, attrs = {num_heads = 2 : i64, kv_num_heads = 1 : i64, sliding_window_cache = 1 : i64}} : (tensor<1x2x8xf32>, tensor<1x2x4xf32>, tensor<1x2x4xf32>, tensor<1x1x?x4xf32>, tensor<1x1x?x4xf32>, tensor<1x1xi32>, tensor<1xi32>) -> (tensor<1x2x8xf32>, tensor<1x1x?x4xf32>, tensor<1x1x?x4xf32>)
   return %r#0 : tensor<1x2x8xf32>

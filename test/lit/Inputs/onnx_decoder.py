@@ -493,7 +493,7 @@ class Graph:
             if self.o.headnorm:
                 tables = list(tables or [self.none()] * 2) + [self.none()] * 5 + [self.weight(f'{n}_{p}norm', SIZE, scale=0.1, offset=1.0) for p in 'qk']
                 rest['qk_norm_epsilon'] = 1e-5
-            for what, wrong in (('not-causal', dict(causal=0)), ('sliding-cache', dict(sliding_window_cache=1)), ('quantized-cache', dict(k_quant_type='PER_TENSOR')), ('smooth', dict(smooth_softmax=1))):
+            for what, wrong in (('not-causal', dict(causal=0)), ('sliding-cache', dict(sliding_window_cache=1)), ('quantized-cache', dict(k_quant_type='PER_TENSOR')), ('smooth', dict(smooth_softmax=1)), ('no-window', dict(local_window_size=0))):
                 if self.broken(what, i):
                     rest |= wrong
             y, pk, pv = self.contrib('GroupQueryAttention', q, k, v, *past, last, total, *tables, results=3, num_heads=HEADS, kv_num_heads=self.kv, scale=-scale if self.broken('negative-scale', i) else scale, **rest)

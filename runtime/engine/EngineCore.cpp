@@ -36,7 +36,7 @@ constexpr size_t usualLogprobs = 20;
 constexpr double measureSeconds = 0.25;
 // Rows and tokens before them of the step that says what history costs.
 constexpr uint32_t historyRows = 16, measuredHistory = 1024;
-constexpr int mostMeasures = 6;
+constexpr int mostMeasures = 6, historyMeasures = 3;
 /// Laws of drafts, for rejection sampling; but a whole draft's at least.
 constexpr uint64_t mostLawBytes = uint64_t(32) << 20;
 /// KV memory that is touched ahead of its use while there is nothing to run.
@@ -222,8 +222,13 @@ Status EngineCore::measureSteps(StepCostModel &cost, EntryKind kind) {
   history -= history % page;
   // A general graph sees only a history that was computed.
   if (limit.generalGraph || !most || history < page || spent + 4 * alone > 2 * measureSeconds) return Status();
-  LATHE_ASSIGN_OR_RETURN(last, device->measure(most, history, kind));
-  cost.setHistoryWeight(std::clamp((last / alone - 1) / history, 0.0, 1.0 / 64));
+  // One that is disturbed would make prompts' chunks half as long for good.
+  double behind = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < historyMeasures; ++i) {
+    LATHE_ASSIGN_OR_RETURN(last, device->measure(most, history, kind));
+    behind = std::min(behind, last);
+  }
+  cost.setHistoryWeight(std::clamp((behind / alone - 1) / history, 0.0, 1.0 / 64));
   return Status();
 }
 

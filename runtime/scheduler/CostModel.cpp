@@ -25,7 +25,7 @@ void StepCostModel::observe(double rows, double seconds) {
     ++bucket;
   double at = this->seconds(bucketRows(bucket)), here = this->seconds(rows);
   double scaled = here > 0 ? seconds * at / here : seconds; // moved to the bucket's own row count
-  if (seen[bucket] >= 4) scaled = std::min(scaled, 2 * mean[bucket]);
+  if (seen[bucket] >= 4) scaled = std::min(scaled, 1.25 * mean[bucket]);
   double weight = seen[bucket] < 8 ? 1.0 / (seen[bucket] + 1) : 1.0 / 8;
   mean[bucket] += weight * (scaled - mean[bucket]);
   if (seen[bucket] < 8) ++seen[bucket];

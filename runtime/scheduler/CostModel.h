@@ -29,8 +29,8 @@ public:
   void setHistoryWeight(double weight) { historyWeight = weight; }
   /// The most rows behind |first| tokens of history whose work is at most |work|.
   uint32_t chunkWithin(double work, uint32_t first, uint32_t limit) const;
-  /// A step of |work| took |seconds|. Ignored unless both are positive and finite. A value more than twice as large as
-  /// the mean of a bucket that has seen 4 steps counts as twice the mean: a machine that paused says nothing of rows.
+  /// A step of |work| took |seconds|. Ignored unless both are positive and finite. A value above 1.25 times the mean of a bucket
+  /// that has seen 4 steps counts as that: a machine that paused says nothing of rows, but something of lateness (StepLateness).
   void observe(double work, double seconds);
   double seconds(double work) const;
   /// The most rows, at least 1 and at most |limit|, whose step is expected to take at most |target| seconds.

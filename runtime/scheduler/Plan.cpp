@@ -14,9 +14,10 @@ namespace lathe::runtime {
 static constexpr double never = std::numeric_limits<double>::infinity();
 // Prefixes shorter than this are not worth waiting for (the threshold of SGLang's in-batch rule).
 static constexpr uint32_t awaitTokens = 32;
-// The cost model is a mean, the promise is about the slowest hundredth: so much later than expected they are, in parts of
-// the expected time. More than the upper limit is not made up for, or prompts would hardly get on.
-static constexpr double leastLate = 0.1, mostLate = 0.5;
+// The cost model is a mean, the promise is about the slowest hundredth: fewer than one in a hundred shall be late, since what is
+// counted of the past is few. But the expected step is at least the target over (1 + mostRoom), or prompts would hardly get on,
+// and at most over (1 + leastRoom): however punctual a machine was, the expectation of a longer step may be wrong.
+static constexpr double lateShare = 0.007, mostRoom = 0.5, leastRoom = 0.1;
 // Prompts that may lengthen a step at the same time, each by the time of a decode-only one.
 static constexpr double maxPacedPrompts = 4;
 // And so much less together: a step that is expected at exactly the bound passes it every second time.
@@ -92,7 +93,7 @@ double SchedulerImpl::contentionTarget(uint32_t sequences, double work) const {
     if (promptBesideFlood()) pace = std::max(pace, 5.0);
     target = options.cost.seconds(work) * (1 + pace - paceMargin);
   }
-  return target / (1 + std::clamp(late, leastLate, mostLate));
+  return std::clamp(lateness.longestWithin(target, lateShare), target / (1 + mostRoom), target / (1 + leastRoom));
 }
 
 double SchedulerImpl::tightestTpot() const {

@@ -351,12 +351,7 @@ void SchedulerImpl::learnCost(double seconds) {
   for (const StepPiece &piece : current.pieces)
     work += workOf(piece);
   // Steps without a prompt teach it too: the first prompt after them finds a machine that is known.
-  if (decoders > 0 && seconds > 0 && std::isfinite(seconds)) {
-    // Stochastic approximation of the quantile: a hundred steps in time push as far as one that is late.
-    constexpr double pace = 0.03;
-    bool tooLate = seconds > (1 + late) * options.cost.seconds(work);
-    late = std::clamp(late + (tooLate ? 0.99 : -0.01) * pace, 0.0, 1.0);
-  }
+  if (decoders > 0) lateness.observe(options.cost.seconds(work), seconds);
   options.cost.observe(work, seconds);
 }
 

@@ -3,6 +3,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 #include "runtime/scheduler/Scheduler.h"
+#include "runtime/scheduler/StepLateness.h"
 #include "runtime/scheduler/TraceWriter.h"
 #include "runtime/speculation/Types.h"
 #include <unordered_map>
@@ -212,7 +213,7 @@ private:
 
   // Estimates.
   double meanOutput = 128;    ///< tokens of a choice
-  double late = 0.1;          ///< 99 of 100 steps take at most (1 + this) x what was expected
+  StepLateness lateness;      ///< of steps with running sequences
   double headroomRatio = 0.5; ///< of the expected growth that admission keeps free
   SchedulerStats counters;
 };

@@ -171,6 +171,10 @@ private:
     for (const StepPiece &piece : plan.pieces)
       work += options.historyWeight * StepCostModel::historyOf(piece.first, piece.tokens);
     double seconds = options.times.seconds(work) * std::max(0.2, 1 + options.noise * random.normal());
+    if (options.stallsPerSecond > 0)
+      for (double at = random.exponential(1 / options.stallsPerSecond), planned = seconds; at < planned;
+           at += random.exponential(1 / options.stallsPerSecond))
+        seconds += random.exponential(options.stallSeconds);
     seconds += options.restoreSecondsPerBlock * static_cast<double>(plan.saves.size() + plan.restores.size());
     now += seconds;
     report.busySeconds += seconds;

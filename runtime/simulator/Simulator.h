@@ -32,6 +32,8 @@ struct SimOptions {
   StepTimes times;
   double historyWeight = 0; ///< rows that a token weighs that a row attends to, for |times|
   double noise = 0; ///< standard deviation of a step's time, as a share of it
+  /// Other programs take a processor away: so often a second of steps, for an exponential time with this mean.
+  double stallsPerSecond = 0, stallSeconds = 0;
   uint64_t seed = 1;
   double restoreSecondsPerBlock = 0; ///< a transfer of a block between device and host adds to the step
   uint32_t checkEvery = 0; ///< not 0: invariants after every so many events; the run ends at the first broken one

@@ -3,6 +3,7 @@
 //===----------------------------------------------------------------------===//
 #include "SchedulerFixture.h"
 #include "runtime/scheduler/Replay.h"
+#include "runtime/scheduler/StepLateness.h"
 #include "runtime/simulator/Simulator.h"
 #include <cmath>
 
@@ -337,6 +338,33 @@ TEST(Scheduler, AFewSlowStepsOfFewerRowsDoNotMakeMoreRowsSlow) {
   copy.observe(12, 0.020);
   model.observe(12, 0.020);
   EXPECT_EQ(copy.seconds(14), model.seconds(14));
+}
+
+TEST(StepLateness, CountsBySecondsOfExpectedTime) {
+  StepLateness lateness;
+  EXPECT_EQ(lateness.share(0.01, 0.001), 0); // nothing is known
+  EXPECT_NEAR(lateness.longestWithin(0.03, 0.01), 0.03, 1e-6);
+  // Steps of 10 ms; every 20th is 5 ms late: five a second of expected time.
+  for (int step = 1; step <= 4000; ++step)
+    lateness.observe(0.010, step % 20 ? 0.010 : 0.015);
+  EXPECT_NEAR(lateness.share(0.010, 0.003), 0.05, 0.002);
+  EXPECT_NEAR(lateness.share(0.020, 0.003), 0.10, 0.004); // twice as long, twice as often
+  EXPECT_EQ(lateness.share(0.010, 0.007), 0);
+  // One in a hundred may take more than 30 ms: the 5 ms are left free, give or take a bucket. One in five: nothing is.
+  double longest = lateness.longestWithin(0.030, 0.01);
+  EXPECT_GE(longest, 0.0235);
+  EXPECT_LE(longest, 0.0255);
+  EXPECT_NEAR(lateness.longestWithin(0.030, 0.2), 0.030, 1e-4);
+  // It forgets: 3,000 steps in time.
+  for (int step = 0; step < 3000; ++step)
+    lateness.observe(0.010, 0.010);
+  EXPECT_LT(lateness.share(0.010, 0.003), 0.001);
+  // What cannot be is ignored; what takes for ever counts as the longest.
+  for (auto [expected, seconds] : {std::pair{0.0, 1.0}, {1.0, 0.0}, {-1.0, 1.0}, {double(NAN), 1.0}, {1.0, double(INFINITY)}})
+    lateness.observe(expected, seconds);
+  EXPECT_LT(lateness.share(0.010, 0.003), 0.001);
+  lateness.observe(0.010, 1e9);
+  EXPECT_GT(lateness.share(0.010, 3), 0.001);
 }
 
 namespace {

@@ -13,7 +13,8 @@ static constexpr uint32_t lookedUp = 1 << 15, sharedPrompt = 512, sharedAnswer =
 static constexpr uint32_t indexedAtOnce = 2048;
 // A draft ends where it is hardly ever reached.
 static constexpr float leastChance = 0.05f;
-static constexpr uint32_t shortestMatch = 2;
+// Tokens that must agree: what mostly followed a single one is right often enough where a row costs next to nothing.
+static constexpr uint32_t shortestMatch = 1;
 // Followers of a place that a tree looks at.
 static constexpr uint32_t branches = 3;
 // Drafts not worth their cost until one is tried all the same, and at most.

@@ -347,6 +347,22 @@ TEST(Drafter, RepeatsWhatWasSaid) {
   }
 }
 
+TEST(Drafter, LooksUpASingleToken) {
+  Tokens prompt = {1, 2, 3, 9, 2, 4, 8, 2, 4, 7, 5, 2}; // behind 2 alone: 3 once, 4 twice
+  for (Speculation method : {Speculation::ngram, Speculation::suffix, Speculation::automatic}) {
+    SharedDrafts shared;
+    Drafter drafter(method, prompt, 20, shared, nullptr);
+    const Draft &draft = drafter.propose(4);
+    if (method == Speculation::ngram) {
+      EXPECT_EQ(draft.count, 0u); // two tokens are the fewest there
+      continue;
+    }
+    ASSERT_GE(draft.count, 1u);
+    EXPECT_EQ(draft.tokens[0], 4);
+    EXPECT_EQ(drafter.source(), DraftSource::suffix);
+  }
+}
+
 TEST(Drafter, BranchesWhereTheTextDid) {
   // Behind 1 2: 3 5 twice, 4 6 twice.
   Tokens prompt = {1, 2, 3, 5, 90, 1, 2, 4, 6, 91, 1, 2, 3, 5, 92, 1, 2, 4, 6, 93, 1, 2};

@@ -109,9 +109,10 @@ Result<OwningOpRef<plan::ProgramOp>> planForChip(plan::ProgramOp op, artifact::V
   return own;
 }
 
-/// The megakernels of |op|: one for each bucket of as many rows as a graph is made for, whose launches it takes but for those that cannot be bodies.
+/// The megakernels of |op|: one for each bucket of few rows, whose launches it takes but for those that cannot be bodies. With 32 rows and heads of 128 the attention that
+/// is not split takes all registers that a thread can have, and beside other bodies spills.
 static std::vector<BucketMegakernel> planMegakernels(plan::ProgramOp op) {
-  constexpr int64_t mostRows = 32;
+  constexpr int64_t mostRows = 16;
   std::vector<BucketMegakernel> all;
   std::map<std::vector<std::string>, std::string> known;
   SymbolTable symbols(op);

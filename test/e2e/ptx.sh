@@ -64,7 +64,7 @@ model "$CHIPS" pages --page 16 -- # auto with another page
 "$BUILD/test/e2e/ExactnessFuzz" --device emulator "${LATHE_SEED:-1}" "${LATHE_TRIALS:-6}" "$WORK/auto.lathe" "$WORK/pages.lathe"
 "$BUILD/test/e2e/ExactnessFuzz" --device emulator "${LATHE_SEED:-1}" "${LATHE_TRIALS:-2}" "$WORK/floats.lathe"
 "$BUILD/test/e2e/ExactnessFuzz" --device emulator:sm_90a "${LATHE_SEED:-1}" "${LATHE_TRIALS:-2}" "$WORK/kv-e4m3.lathe"
-# Every other trial does steps of up to 32 rows by megakernels. The same model on sm_90a, where wgmma makes way; one run with the race check.
+# Every other trial does steps of up to 16 rows by megakernels. The same model on sm_90a, where wgmma makes way; one run with the race check.
 model "$CHIPS" mega --megakernel -- --head-norms
 "$BUILD/test/e2e/ExactnessFuzz" --device emulator+megakernel "${LATHE_SEED:-1}" "${LATHE_TRIALS:-4}" "$WORK/mega.lathe" | tee "$WORK/mega.log"
 grep -q 'variants any x[0-9]* any megakernel x[1-9]' "$WORK/mega.log"

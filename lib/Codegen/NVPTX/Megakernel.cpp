@@ -14,8 +14,8 @@
 namespace lathe::codegen::nvptx {
 namespace {
 
-/// Shared memory of the megakernel itself: what the grid's barrier waits for next.
-constexpr int64_t ownBytes = 128;
+/// Shared memory of the megakernel itself: what the grid's barrier waits for next, then words that threads keep while a body runs, [word][thread].
+constexpr int64_t keptAt = 128, ownBytes = keptAt + 3 * 4 * megakernelThreads;
 
 struct Body {
   LLVM::LLVMFuncOp function;
@@ -33,7 +33,7 @@ struct Mega : GpuEmitter {
 
   Mega(ModuleOp m, StringRef symbol, const Chip &chip, ArrayRef<Body> bodies, int64_t maxArgs)
       : GpuEmitter(m, symbol, chip, megakernelThreads, {Use::inout, Use::inout}), bodies(bodies), recordBytes(int64_t(megakernelRecordBytes(uint64_t(maxArgs)))) {
-    memory = dynamicSharedMemory(ownBytes);
+    memory = dynamicSharedMemory(128);
   }
 
   /// The value as LLVM cannot know it: what a body makes of it stays in the body. Else all that does not change from launch to launch would be
@@ -43,6 +43,11 @@ struct Mega : GpuEmitter {
     Value address = LLVM::PtrToIntOp::create(b, loc, i64, v);
     return LLVM::IntToPtrOp::create(b, loc, v.getType(), ptx("mov.b64 $0, $1;", {i64}, {address}, "=l,l")[0]);
   }
+  enum Kept { theLaunch, theBlock, theCount };
+  Value place(Kept k) { return gepc(gep(memory, zext(i64, shl(hidden(trunc(i32, tid)), 2))), keptAt + 4 * megakernelThreads * k); }
+  /// Keeps an i32 for this thread in memory, and reads it back: attention leaves no register for it. Volatile, so that LLVM does not keep it all the same.
+  void keep(Kept k, Value v) { stVolatile(v, place(k), 0, 4); }
+  Value kept(Kept k) { return LLVM::LoadOp::create(b, loc, i32, place(k), 4, /*isVolatile=*/true); }
   Value gridBlocks() { return NVVM::GridDimXOp::create(b, loc, i32); }
   Value lt32(Value x, Value y) { return cmp(arith::CmpIPredicate::ult, x, y); }
 
@@ -99,25 +104,28 @@ struct Mega : GpuEmitter {
     return mul(field(record, offsetof(MegakernelRecord, count)), divu(addc(add(rows, per), -1), per));
   }
 
-  void run(const Body &body, Value launch) {
-    if (!body.layers.empty()) ptx("// lathe.layer: " + body.layers, TypeRange(), ValueRange(), ""); // an emulator's errors name it
+  /// The launch that is kept.
+  void run(const Body &body) {
     const int64_t log = llvm::Log2_64(uint64_t(body.threads));
     auto thread = [&] { return hidden(trunc(i32, tid)); };
     Value place = shru(thread(), log), grid = gridBlocks();
     auto work = [&] {
       // Neighbours go to different blocks of the grid.
-      Value first = add(mul(place, grid), trunc(i32, block)), count = blocksOf(hidden(recordAt(launch)));
+      Value first = add(mul(place, grid), trunc(i32, block));
+      keep(theCount, blocksOf(hidden(recordAt(kept(theLaunch)))));
       whileLoop(
-          {first}, [&](ValueRange x) { return lt32(x[0], count); },
+          {first}, [&](ValueRange x) { return lt32(x[0], kept(theCount)); },
           [&](ValueRange x) {
-            // All but the block's number is read again for each, since attention has no registers to spare.
-            Value record = hidden(recordAt(launch)), t = thread(), place = shru(t, log), number = addc(place, 1);
+            if (!body.layers.empty()) ptx("// lathe.layer: " + body.layers, TypeRange(), ValueRange(), ""); // an emulator's errors name it
+            keep(theBlock, x[0]);
+            // All is read again for each block.
+            Value record = hidden(recordAt(kept(theLaunch))), t = thread(), place = shru(t, log), number = addc(place, 1);
             Values operands;
             for (int64_t i = 0; i < body.args; ++i) operands.push_back(ld(ptr, record, int64_t(sizeof(MegakernelRecord)) + 8 * i, 8));
             operands.append({hidden(step), x[0], andc(t, body.threads - 1), number, gepc(at(memory, zext(i64, place), body.sharedBytes), ownBytes)});
             LLVM::CallOp::create(b, loc, body.function, operands);
             if (body.sharedBytes) syncThreads(addc(shru(thread(), log), 1), body.threads); // the next block finds the memory free
-            return Values{add(x[0], mulc(gridBlocks(), body.places))};
+            return Values{add(kept(theBlock), mulc(gridBlocks(), body.places))};
           });
     };
     body.places * body.threads == threads ? work() : when(lt32(place, ci(i32, body.places)), work);
@@ -127,17 +135,17 @@ struct Mega : GpuEmitter {
 
   void all() {
     openBarrier();
-    Value launches = ld(i32, arg(0), offsetof(MegakernelTable, launches), 4);
     whileLoop(
-        {ci(i32, 0)}, [&](ValueRange x) { return lt32(x[0], launches); },
+        {ci(i32, 0)}, [&](ValueRange x) { return lt32(x[0], ld(i32, arg(0), offsetof(MegakernelTable, launches), 4)); },
         [&](ValueRange x) {
+          keep(theLaunch, x[0]);
           Value kind = field(recordAt(x[0]), offsetof(MegakernelRecord, body));
           for (auto [i, body] : llvm::enumerate(bodies))
-            when(eq(kind, int64_t(i)), [&] { run(body, x[0]); });
+            when(eq(kind, int64_t(i)), [&] { run(body); });
           barrier(); // places of the next body have other threads and memory
-          Value waits = field(hidden(recordAt(x[0])), offsetof(MegakernelRecord, barrier));
-          when(cmp(arith::CmpIPredicate::ne, waits, ci(i32, 0)), [&] { gridBarrier(addc(x[0], 1)); });
-          return Values{addc(x[0], 1)};
+          Value waits = field(recordAt(kept(theLaunch)), offsetof(MegakernelRecord, barrier));
+          when(cmp(arith::CmpIPredicate::ne, waits, ci(i32, 0)), [&] { gridBarrier(addc(kept(theLaunch), 1)); });
+          return Values{addc(kept(theLaunch), 1)};
         });
   }
 };
@@ -159,7 +167,7 @@ LogicalResult emitMegakernel(ModuleOp module, StringRef symbol, ArrayRef<PtxJob>
     Body body;
     // Names come from the model's file, and in assembly some characters mean something.
     body.layers = job.layers;
-    std::replace_if(body.layers.begin(), body.layers.end(), [](unsigned char c) { return !llvm::isAlnum(c) && !StringRef("._+- ").contains(char(c)); }, '?');
+    std::replace_if(body.layers.begin(), body.layers.end(), [](unsigned char c) { return !llvm::isAlnum(c) && !StringRef("._+- ()").contains(char(c)); }, '?');
     body.function = module.lookupSymbol<LLVM::LLVMFuncOp>(job.symbol);
     auto number = [&](StringRef name) { return body.function->getAttrOfType<IntegerAttr>(name).getInt(); };
     body.threads = number(bodyThreads), body.sharedBytes = int64_t(llvm::alignTo(uint64_t(number(bodyShared)), 128));

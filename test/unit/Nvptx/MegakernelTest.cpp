@@ -286,7 +286,7 @@ TEST(MegakernelBodies, ThatDoNotFitAreRefused) {
   MmaParams p;
   p.type = StorageType::q4_0, p.n = 4096, p.k = 2048, p.act = ActFormat::bf16, p.epilogue = MatmulParams::gateUp, p.outAct = ActFormat::bf16, p.kSegments = 4;
   EXPECT_FALSE(canBeBody("matmul", launchShape(p).threads));
-  EXPECT_NE(message({job("gate", p, nvptx::emitMatmul)}, oldest()).find("expected a body of a power of two of up to 256 threads and up to 166784 bytes of shared memory, found 512 and"), std::string::npos)
+  EXPECT_NE(message({job("gate", p, nvptx::emitMatmul)}, oldest()).find("expected a body of a power of two of up to 256 threads and up to 163712 bytes of shared memory, found 512 and"), std::string::npos)
       << message({job("gate", p, nvptx::emitMatmul)}, oldest());
   EXPECT_EQ(asBody(p).kSegments, 2);
   EXPECT_TRUE(canBeBody("matmul", launchShape(asBody(p)).threads));
@@ -350,7 +350,7 @@ TEST(MegakernelPtxas, TakesRealisticBodiesWithoutSpills) {
     int64_t tile;
     KVFormat kv;
   };
-  std::vector<Case> cases{{"sm_80", StorageType::q4_0, 8, KVFormat::f16}, {"sm_90a", StorageType::bf16, 32, KVFormat::bf16}, {"sm_120a", StorageType::q4_k, 8, KVFormat::e4m3}};
+  std::vector<Case> cases{{"sm_80", StorageType::q4_0, 8, KVFormat::f16}, {"sm_90a", StorageType::bf16, 32, KVFormat::bf16}, {"sm_90a", StorageType::int4_g32, 32, KVFormat::f16}, {"sm_120a", StorageType::q4_k, 8, KVFormat::e4m3}};
   if (std::getenv("LATHE_FULL")) {
     cases.clear();
     for (const Chip &c : chips())

@@ -323,7 +323,7 @@ bool Raiser::lookAt(const Roles &roles, Sizes sizes, Parts &parts) {
 /// Windows, rotations and scales may change with the position, at numbers that a graph compares with and in tables. So the last positions are looked at,
 /// lengths and positions around every number, all of a short sequence and some of a long one. Only a table that ends earlier makes the longest sequence shorter.
 bool Raiser::lookFurther(const Roles &roles, Parts &parts) {
-  constexpr int64_t first = 16, chunk = 251, budget = int64_t(1) << 20, wide = int64_t(1) << 17, spread = int64_t(1) << 16;
+  constexpr int64_t first = 16, chunk = 251, budget = int64_t(1) << 20, wide = int64_t(1) << 17, spread = int64_t(1) << 16, longest = 1024;
   constexpr size_t most = 128;
   std::vector<int64_t> places(numbers.begin(), numbers.end()), steps(thresholds.begin(), thresholds.end());
   int64_t positions = positionsOf(parts);
@@ -343,12 +343,20 @@ bool Raiser::lookFurther(const Roles &roles, Parts &parts) {
   for (int64_t n : places)
     for (Sizes sizes : {Sizes{1, 5, n - 2}, Sizes{1, 1, n - 1}, Sizes{1, 1, n}})
       if (sizes.total() <= reach && !lookAt(roles, sizes, parts)) return false;
-  // Steps of as many tokens as a size is compared with, and for the smallest also such pasts and lengths.
-  for (int64_t elements = 0; int64_t n : steps) {
-    for (int64_t near : {n - 1, n, n + 1}) {
+  // Steps of as many tokens as a size is compared with, and for the smallest also such pasts and lengths. Longer steps are looked at while there is room for them.
+  int64_t elements = 0;
+  for (int64_t last = 0; int64_t n : steps) {
+    for (int64_t near = std::max(last + 1, n - 1); near <= n + 1; ++near) {
       Sizes sizes{1, near, 1};
+      if (sizes.total() > reach) break;
+      last = near;
       elements += sizes.step * sizes.total();
-      if (sizes.total() > reach || elements > (budget << 2)) continue;
+      if (elements > (budget << 2) && near > longest) break;
+      if (elements > (budget << 3)) {
+        why = "the graph compares with " + std::to_string(steps.size()) + " numbers, and steps of " + std::to_string(near) + " tokens, where it may change what it does, are not looked at: expected masks of at most " +
+              std::to_string(budget << 3) + " elements for all of those of up to " + std::to_string(longest) + " tokens";
+        return false;
+      }
       if (!lookAt(roles, sizes, parts)) return false;
     }
     for (int64_t before = std::max<int64_t>(0, n - 3); n < first && before <= n + 1; ++before)

@@ -550,7 +550,9 @@ class Graph:
                     s = self.op('Mul', s, self.op('Where', self.op('Equal', step, self.constant(int(self.o.change[5:]))), self.number(2), self.number(1)))
                 if self.o.change.startswith('steps:'):  # one of more tokens
                     step = self.op('Cast', self.op('Gather', self.op('Shape', 'POSITIONS'), self.constant(1), axis=0), to=FLOAT)
-                    s = self.op('Mul', s, self.op('Where', self.op('Greater', step, self.number(float(self.o.change[6:]))), self.number(2), self.number(1)))
+                    *same, last = map(float, self.o.change[6:].split(','))
+                    for limit in same + [last]:
+                        s = self.op('Mul', s, self.op('Where', self.op('Greater', step, self.number(limit)), self.number(2 if limit == last else 1), self.number(1)))
                 if self.o.change.startswith('past:'):
                     past = self.op('Slice', self.op('Shape', f'%past{i}k'), self.constant([2]), self.constant([3]))
                     s = self.op('Mul', s, self.op('Where', self.op('Equal', past, self.constant([int(self.o.change[5:])])), self.number(2), self.number(1)))
@@ -701,7 +703,7 @@ def main():
     parser.add_argument('--total', default='', choices=['', 'last-all', 'all-last'], help='what GroupQueryAttention takes for lengths is an input, its last place first or behind')
     parser.add_argument('--table', type=int, default=64, help='rows and columns of a mask that is stored')
     parser.add_argument('--change', default='', help='table|frequencies|clip|scale|hole:POSITION: what changes there, cosines or the scale of scores; '
-                        'table:FIRST-LAST and frequencies:LOW-HIGH, between them; numbers:COUNT: so many constants; step:N, steps:N, past:N: the scale of scores in steps of N or of more than N tokens, or behind a past of N; decode, first: the scale of scores in steps of one token, or behind an empty past')
+                        'table:FIRST-LAST and frequencies:LOW-HIGH, between them; numbers:COUNT: so many constants; step:N, steps:N, past:N: the scale of scores in steps of N or of more than N tokens, or behind a past of N; steps:M,...,N: the same, and steps are compared with M and more, where nothing changes; decode, first: the scale of scores in steps of one token, or behind an empty past')
     parser.add_argument('--bias', action='store_true')
     parser.add_argument('--headnorm', action='store_true')
     parser.add_argument('--postnorms', action='store_true')

@@ -1,6 +1,7 @@
 //===- ProgramValidate.cpp - what the runtime may rely on ---------------===//
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
+#include "lathe/artifact/Megakernel.h"
 #include "lathe/artifact/ProgramCodec.h"
 #include <algorithm>
 #include <cinttypes>
@@ -13,7 +14,7 @@ namespace {
 // Far above any real model; low enough that no product below overflows 64 bits.
 constexpr uint64_t maxRowCount = 1 << 16, maxPositions = 1 << 26, maxArena = uint64_t(1) << 40,
                    maxScratch = uint64_t(1) << 32, maxItems = uint64_t(1) << 20, maxArgs = 1 << 10,
-                   maxBlock = uint64_t(1) << 34, maxGroups = 64;
+                   maxBlock = uint64_t(1) << 34, maxGroups = 64, maxMegakernelBytes = uint64_t(1) << 28;
 
 template <typename... Args>
 Status wrong(const char *format, Args... args) {
@@ -125,8 +126,11 @@ Status checkEntry(const Program &p, const Entry &entry, const char *rowsName, ui
   return Status();
 }
 
+/// Buckets may share launches, so a small file could ask for any amount of tables, which the runtime writes for each megakernel: they are bounded together.
 Status checkMegakernels(const Program &p) {
   const Megakernel *before = nullptr;
+  uint64_t tableBytes = 0;
+  std::vector<size_t> bodyOf(p.kernels.size(), p.megakernels.size()); // the last megakernel that has the kernel as a body
   for (size_t i = 0; i < p.megakernels.size(); ++i) {
     const Megakernel &m = p.megakernels[i];
     if (p.blocks.empty()) return wrong("program: expected megakernels in a GPU's program only, found %zu in another", p.megakernels.size());
@@ -137,11 +141,16 @@ Status checkMegakernels(const Program &p) {
       return wrong("program: megakernel %zu: expected ascending entries and buckets, found %u, %u after %u, %u", i, m.entry, m.bucket, before->entry, before->bucket);
     before = &m;
     LATHE_RETURN_IF_ERROR(range("arguments of a megakernel's launch", m.maxArgs, 0, maxArgs));
-    for (uint32_t body : m.bodies)
+    for (uint32_t body : m.bodies) {
       if (body >= p.kernels.size()) return wrong("program: megakernel %zu: expected bodies of kernels below %zu, found %u", i, p.kernels.size(), body);
+      if (std::exchange(bodyOf[body], i) == i) return wrong("program: megakernel %zu: expected every body once, found kernel %u twice", i, body);
+    }
     const Bucket &bucket = p.entries[m.entry].buckets[m.bucket];
+    tableBytes += bucket.launchCount * megakernelRecordBytes(m.maxArgs);
+    if (tableBytes > maxMegakernelBytes)
+      return wrong("program: megakernel %zu: expected tables of at most %" PRIu64 " bytes of all, found %" PRIu64, i, maxMegakernelBytes, tableBytes);
     for (uint32_t l = bucket.firstLaunch; l < bucket.firstLaunch + bucket.launchCount; ++l)
-      if (p.launches[l].argCount > m.maxArgs && std::find(m.bodies.begin(), m.bodies.end(), p.launches[l].kernel) != m.bodies.end())
+      if (p.launches[l].argCount > m.maxArgs && bodyOf[p.launches[l].kernel] == i)
         return wrong("program: megakernel %zu: expected launches of at most %u arguments, found %u in launch %u", i, m.maxArgs, p.launches[l].argCount, l);
   }
   return Status();

@@ -125,6 +125,24 @@ static void addMegakernels(Program &p) {
   p.megakernels = {{2, 0, 0, 2, {0}}, {2, 0, 1, 3, {1, 0}}};
 }
 
+/// Two megakernels of records of 32 + 8 x 1,024 bytes, over the same launches but for the last |fewer|.
+static Status tablesOf(uint32_t launches, uint32_t fewer) {
+  Program p = sampleProgram();
+  addMegakernels(p);
+  p.launches.resize(3 + launches, p.launches[0]);
+  p.entries[0].buckets = {{1, 3, launches - fewer}, {8, 3, launches}};
+  for (Megakernel &m : p.megakernels) m.maxArgs = 1024;
+  return validateProgram(p, sampleWeightBytes);
+}
+
+// Buckets share launches: what the tables need does not follow from the size of the file.
+TEST(ProgramCodec, TablesOfMegakernelsAreBounded) {
+  Status most = tablesOf(16320, 0); // 2 x 16,320 x 8,224 bytes
+  EXPECT_TRUE(most.ok()) << most.message();
+  EXPECT_EQ(tablesOf(16321, 1).message(), "program: megakernel 1: expected tables of at most 268435456 bytes of all, found 268439584");
+  EXPECT_EQ(tablesOf(100'000, 0).message(), "program: megakernel 0: expected tables of at most 268435456 bytes of all, found 822400000");
+}
+
 TEST(ProgramCodec, MegakernelsAreReadAsTheyWereWritten) {
   for (bool choices : {false, true}) {
     Program p = sampleProgram();
@@ -245,6 +263,7 @@ TEST(ProgramCodec, ValidationNamesWhatIsWrong) {
       {"megakernel 1: expected ascending entries and buckets, found 0, 0 after 0, 0", [](Program &p) { addMegakernels(p), p.megakernels[1].bucket = 0; }},
       {"expected arguments of a megakernel's launch in 0..1024, found 1025", [](Program &p) { addMegakernels(p), p.megakernels[0].maxArgs = 1025; }},
       {"megakernel 0: expected bodies of kernels below 3, found 7", [](Program &p) { addMegakernels(p), p.megakernels[0].bodies = {7}; }},
+      {"megakernel 1: expected every body once, found kernel 1 twice", [](Program &p) { addMegakernels(p), p.megakernels[1].bodies = {1, 0, 1}; }},
       {"megakernel 1: expected launches of at most 2 arguments, found 3 in launch 1", [](Program &p) { addMegakernels(p), p.megakernels[1].maxArgs = 2; }},
       {"expected shared memory of a block in 0..232448, found 232449", [](Program &p) { p.blocks.resize(p.kernels.size(), {64, 232449}); }},
       {"'no such!' is not the name of a kernel", [](Program &p) { p.kernels[0] = "no such!"; }},

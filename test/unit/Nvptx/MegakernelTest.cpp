@@ -350,12 +350,12 @@ TEST(MegakernelPtxas, TakesRealisticBodiesWithoutSpills) {
     int64_t tile;
     KVFormat kv;
   };
-  std::vector<Case> cases{{"sm_80", StorageType::q4_0, 8, KVFormat::f16}, {"sm_90a", StorageType::bf16, 32, KVFormat::bf16}, {"sm_90a", StorageType::int4_g32, 32, KVFormat::f16}, {"sm_120a", StorageType::q4_k, 8, KVFormat::e4m3}};
+  std::vector<Case> cases{{"sm_80", StorageType::q4_0, 8, KVFormat::f16}, {"sm_90a", StorageType::bf16, 16, KVFormat::bf16}, {"sm_90a", StorageType::int4_g32, 16, KVFormat::f16}, {"sm_120a", StorageType::q4_k, 8, KVFormat::e4m3}};
   if (std::getenv("LATHE_FULL")) {
     cases.clear();
     for (const Chip &c : chips())
       for (StorageType type : nvptx::test::allTypes)
-        for (int64_t tile : {8, 32})
+        for (int64_t tile : {8, 16})
           for (KVFormat kv : {KVFormat::f16, KVFormat::int8}) cases.push_back({c.name, type, tile, kv});
   }
   for (const Case &c : cases) {

@@ -421,6 +421,8 @@ Status GpuExecutable::start(const Bucket &bucket, const LatheStep &counted) {
 
 Result<std::unique_ptr<Executable>> prepareOnGpu(std::unique_ptr<GpuDriver> driver, std::shared_ptr<LoadedArtifact> artifact, const ExecutableOptions &options) {
   if (artifact->graph()) {
+    if (options.plan == DevicePlan::megakernel)
+      return makeError(StatusCode::failedPrecondition, "expected a language model for a step by megakernels, found a graph that is not raised to one, whose kernels are launched one by one");
     LATHE_ASSIGN_OR_RETURN(GpuCode code, codeFor(*artifact, *driver));
     LATHE_ASSIGN_OR_RETURN(auto memory, makeGpuGraphMemory(std::move(driver), code.ptx, code.cubin, artifact->program().kernels));
     return makeGraphExecutable(std::move(artifact), std::move(memory));

@@ -18,7 +18,9 @@
 // RUN: not lathe-compiler compile %t.8.mlir -o %t.lathe 2>&1 | FileCheck %s --check-prefix=NO-PAST
 // RUN: lathe-compiler compile %s -o %t.lathe --target sm_80 2>&1 | FileCheck %s --check-prefix=OK
 // RUN: lathe-compiler compile %s -o %t.lathe --target avx2,sm_80 2>&1 | FileCheck %s --check-prefix=OK
+// RUN: not lathe run %t.lathe --device emulator --device-plan megakernel --prompt-ids 1 -n 1 2>&1 | FileCheck %s --check-prefix=PLAN
 // RUN: not lathe-compiler compile %s -o %t.lathe --target sm_80 --megakernel 2>&1 | FileCheck %s --check-prefix=MEGA
+// PLAN: error: {{.*}}expected a language model for a step by megakernels, found a graph that is not raised to one, whose kernels are launched one by one
 // MEGA: error: --megakernel: expected a language model, found '{{.*}}general-graph.mlir', a graph that is not raised to one; the warning says why
 
 // OK: warning: the graph is not raised to llm ops

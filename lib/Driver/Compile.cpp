@@ -210,6 +210,8 @@ Result<CompileResult> compileModel(const CompileRequest &request) {
   progress("generating code");
   LATHE_ASSIGN_OR_RETURN(result.package, packageArtifact(module ? *module : ModuleOp(), gpu ? *gpu : ModuleOp(), text, options, result.output,
                                                          [&](uint64_t done, uint64_t all) { progress("packing weights", done, all); }));
+  for (const std::string &chip : result.package.withoutMegakernels)
+    result.warnings.push_back("--megakernel: " + chip + " has none: expected a bucket of at most 16 rows with two launches after each other that fit into one, found none");
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }

@@ -328,6 +328,7 @@ Result<PackageReport> packageArtifact(ModuleOp module, ModuleOp gpu, const Model
     report.kernels += code.kernels;
     report.codeBytes += code.ptx.size() + code.cubin.size();
     LATHE_RETURN_IF_ERROR(addProgram(program, variant, 0, code));
+    if (options.megakernel && code.megakernels.empty()) report.withoutMegakernels.push_back(code.chip);
     for (const BucketMegakernel &m : code.megakernels)
       if (m.entry == 0 && m.bucket == 0) report.megakernels.push_back({code.chip, m.launches, m.pieces});
     auto bytes = [](const std::string &s) { return std::span(reinterpret_cast<const uint8_t *>(s.data()), s.size()); };

@@ -70,6 +70,7 @@ struct PackageReport {
   uint64_t codeBytes = 0, weightBytes = 0, fileBytes = 0;
   int kernels = 0;
   std::vector<MegakernelReport> megakernels;
+  std::vector<std::string> withoutMegakernels; ///< chips that were to have some, and have none
 };
 /// Emits code, packs weights and writes the artifact of a module at the end of Phase::plan. |gpu|: the same model at the same phase for GPUs, or
 /// null; both read the same packed weights, which are in the file once. An artifact without x86 variants has GPU programs only. |progress| gets (done, all) bytes of weights.

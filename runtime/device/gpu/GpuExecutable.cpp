@@ -247,7 +247,7 @@ Status GpuExecutable::create(const ExecutableOptions &options) {
 Status GpuExecutable::openMegakernels() {
   const Program &p = program;
   if (p.megakernels.empty())
-    return makeError(StatusCode::failedPrecondition, "the artifact has no megakernels for %s, found kernels to launch one by one; compile with '--megakernel'",
+    return makeError(StatusCode::failedPrecondition, "the artifact has no megakernels for %s, found kernels to launch one by one; compile with '--megakernel', which warns where it makes none",
                      artifact::toString(artifact->variant()));
   std::vector<uint8_t> bytes;
   together = planMegakernels(p, args, bytes);

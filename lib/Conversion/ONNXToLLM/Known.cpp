@@ -85,20 +85,41 @@ Result<std::shared_ptr<const Known>> ParamReader::read(onnx::ParamOp param, int6
     known = std::make_shared<Known>(fromElements(elements));
     return keep(param, std::move(known));
   }
+  LATHE_ASSIGN_OR_RETURN(auto found, mapped(param));
+  known = std::make_shared<Known>(decode(onnx::dataType(type.getElementType()), type.getShape(), found.first));
+  LATHE_RETURN_IF_ERROR(found.second->check());
+  return keep(param, std::move(known));
+}
+
+Status ParamReader::visit(onnx::ParamOp param, llvm::function_ref<void(const Known &)> take, int64_t part) {
+  if (auto elements = dyn_cast<ElementsAttr>(param.getValue())) {
+    take(fromElements(elements));
+    return Status();
+  }
+  LATHE_ASSIGN_OR_RETURN(auto found, mapped(param));
+  auto type = cast<RankedTensorType>(param.getType());
+  DataType element = onnx::dataType(type.getElementType());
+  const int64_t bits = onnx::dataTypeBits(element);
+  for (int64_t at = 0, count = type.getNumElements(); at < count; at += part) {
+    int64_t n = std::min(part, count - at);
+    take(decode(element, {n}, found.first.slice(static_cast<size_t>(at * bits / 8), static_cast<size_t>((n * bits + 7) / 8))));
+  }
+  return found.second->check();
+}
+
+Result<std::pair<ArrayRef<uint8_t>, const MappedFile *>> ParamReader::mapped(onnx::ParamOp param) {
   auto file = cast<onnx::FileAttr>(param.getValue());
   auto it = files.find(file.getPath().str());
   if (it == files.end()) {
-    LATHE_ASSIGN_OR_RETURN(MappedFile mapped, MappedFile::open(file.getPath().str()));
-    it = files.emplace(file.getPath().str(), std::move(mapped)).first;
+    LATHE_ASSIGN_OR_RETURN(MappedFile opened, MappedFile::open(file.getPath().str()));
+    it = files.emplace(file.getPath().str(), std::move(opened)).first;
   }
   auto bytes = it->second.bytes();
   auto offset = static_cast<uint64_t>(file.getOffset()), size = static_cast<uint64_t>(file.getBytes());
   if (offset > bytes.size() || size > bytes.size() - offset)
     return makeError(StatusCode::invalidArgument, "tensor '%s': expected %lld bytes at offset %lld of '%s', the file ends at %zu", param.getSymName().str().c_str(),
                      static_cast<long long>(size), static_cast<long long>(offset), it->first.c_str(), bytes.size());
-  known = std::make_shared<Known>(decode(onnx::dataType(type.getElementType()), type.getShape(), {bytes.data() + offset, size}));
-  LATHE_RETURN_IF_ERROR(it->second.check());
-  return keep(param, std::move(known));
+  return std::pair(ArrayRef<uint8_t>(bytes.data() + offset, size), static_cast<const MappedFile *>(&it->second));
 }
 
 std::shared_ptr<const Known> ParamReader::keep(Operation *param, std::shared_ptr<const Known> known) {

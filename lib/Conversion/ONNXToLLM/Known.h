@@ -9,6 +9,7 @@
 #include "lathe/ONNX/Numbers.h"
 #include "lathe/base/MappedFile.h"
 #include "lathe/base/Status.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include <map>
 #include <memory>
@@ -53,8 +54,12 @@ class ParamReader {
 public:
   /// The values of |param|; unsupported when it has more than |limit| elements.
   Result<std::shared_ptr<const Known>> read(onnx::ParamOp param, int64_t limit = maxKnownElements);
+  /// Calls |take| with the values of |param| in order, however many, in parts of |part| at most (a multiple of 8). Keeps none of them. invalidArgument when the file is too short.
+  Status visit(onnx::ParamOp param, llvm::function_ref<void(const Known &)> take, int64_t part = int64_t(1) << 20);
 
 private:
+  /// The bytes of |param|, which has a file, and that file.
+  Result<std::pair<llvm::ArrayRef<uint8_t>, const MappedFile *>> mapped(onnx::ParamOp param);
   std::shared_ptr<const Known> keep(mlir::Operation *param, std::shared_ptr<const Known> known);
   std::map<std::string, MappedFile> files;
   std::map<mlir::Operation *, std::shared_ptr<const Known>> cache; ///< of maxHeldElements at most

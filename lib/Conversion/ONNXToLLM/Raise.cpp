@@ -56,7 +56,7 @@ private:
   std::optional<WeightRef> reference(const Weight &weight);
   std::optional<WeightRef> blocks(const Weight &weight, WeightRef ref);
   std::optional<WeightRef> dequantized(const Weight &weight, WeightRef ref);
-  bool fitHalf(ArrayRef<double> scales, double most);
+  std::optional<bool> fitHalf(onnx::ParamOp scales, ArrayRef<double> numbers, double most);
   bool finish(Parts &parts, WeightMap &weights);
 
   ModuleOp module;
@@ -487,16 +487,23 @@ bool Raiser::sameMatrix(const Weight &a, const Weight &b) {
   return first->check().ok() && second->check().ok();
 }
 
-/// The storage types hold f16 scales, and |most| times a scale as a minimum: whether they hold these, but for small ones beside larger ones of the same matrix. Notes
-/// what that changes.
-bool Raiser::fitHalf(ArrayRef<double> scales, double most) {
+/// The storage types hold f16 scales, and |most| times a scale as a minimum: whether they hold |scales|, or |numbers| where there is no such param, but for small ones
+/// beside larger ones of the same matrix. Notes what that changes. Nothing, with why, for a file that cannot be read.
+std::optional<bool> Raiser::fitHalf(onnx::ParamOp scales, ArrayRef<double> numbers, double most) {
   double largest = 0, off = 0, change = 0;
-  for (double s : scales) {
-    if (!s) continue;
-    double half = halfToFloat(floatToHalf(static_cast<float>(s)));
-    largest = std::max(largest, std::fabs(s));
-    off = std::max(off, std::fabs(half - s));
-    change = std::max(change, std::fabs(half / s - 1));
+  auto look = [&](ArrayRef<double> values) {
+    for (double s : values) {
+      if (!s) continue;
+      double half = halfToFloat(floatToHalf(static_cast<float>(s)));
+      largest = std::max(largest, std::fabs(s));
+      off = std::max(off, std::fabs(half - s));
+      change = std::max(change, std::fabs(half / s - 1));
+    }
+  };
+  if (!scales) look(numbers);
+  else if (Status status = params.visit(scales, [&](const Known &part) { look(part.f); }); !status.ok()) {
+    why = status.message();
+    return std::nullopt;
   }
   if (off > std::ldexp(largest, -11) || largest * most > 65504) return false;
   scaleChange = std::max(scaleChange, change);
@@ -540,10 +547,9 @@ std::optional<WeightRef> Raiser::dequantized(const Weight &weight, WeightRef ref
   ref.tensor.storage = qdqStorage(bits, weight.columns, qdq.block[qdq.transposed ? 0 : 1], !centred);
   const char *lacks = ref.tensor.storage == StorageType::f32 ? "has no storage type with its blocks and zero points" : nullptr;
   if (!lacks && ref.tensor.storage != StorageType::int8) {
-    std::vector<double> values = weight.scaleNumbers;
-    if (scales)
-      if (auto read = params.read(scales, int64_t(1) << 24); read.ok()) values = (*read)->f;
-    if (!fitHalf(values, centred ? 1 : 15)) lacks = "has scales that f16 does not hold";
+    auto fits = fitHalf(scales, weight.scaleNumbers, centred ? 1 : 15);
+    if (!fits) return std::nullopt;
+    if (!*fits) lacks = "has scales that f16 does not hold";
   }
   if (lacks) {
     ref.tensor.storage = StorageType::f32;
@@ -586,7 +592,9 @@ std::optional<WeightRef> Raiser::blocks(const Weight &weight, WeightRef ref) {
           " has no storage type, or is not stored as raw data";
     return std::nullopt;
   }
-  if (auto values = params.read(scales, int64_t(1) << 24); values.ok() && !fitHalf((*values)->f, zeros ? 15 : 1)) {
+  auto fits = fitHalf(scales, {}, zeros ? 15 : 1);
+  if (!fits) return std::nullopt;
+  if (!*fits) {
     WeightRef plain;
     plain.tensor.name = ref.tensor.name;
     if (auto other = asDequantized(weight)) return dequantized(*other, std::move(plain));

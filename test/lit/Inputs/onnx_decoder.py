@@ -30,7 +30,7 @@ class Graph:
         self.params, self.lines, self.types, self.known = [], [], {}, {}
         self.kv = 1 if options.attention in ('gqa', 'chain') else HEADS
         self.kv_values = HEADS if self.broken('value-heads') else self.kv
-        self.data = bytearray()
+        self.data, self.size = [], 0  # what is where in the file of --data
 
     # Text.
     def value(self, text, kind):
@@ -60,10 +60,12 @@ class Graph:
         self.known[name] = self.value(f'onnx.weight @{name} : {kind}', kind)
         return self.known[name]
 
-    def stored(self, name, kind, data):
-        """A weight whose bytes are in the file."""
-        self.params.append(f'onnx.param @{name} : {kind} = #onnx.file<"{self.o.data}", {len(self.data)}, {len(data)}>')
-        self.data += data
+    def stored(self, name, kind, data, size=0):
+        """A weight whose bytes are in the file. Where it has |size| bytes and |data| fewer, all but its last four come first and these last, with a hole between."""
+        size, end = size or len(data), data[-4:]
+        self.params.append(f'onnx.param @{name} : {kind} = #onnx.file<"{self.o.data}", {self.size}, {size}>')
+        self.data += [(self.size, data[:-4]), (self.size + size - len(end), end)]
+        self.size += size
         return self.value(f'onnx.weight @{name} : {kind}', kind)
 
     def coded(self, name, rows, columns, axis=0):
@@ -125,20 +127,23 @@ class Graph:
         return self.op('Transpose', y, perm=[1, 0]) if swapped else y
 
     def nbits(self, name, rows, columns):
-        """Codes, scales and zero points of [rows, columns] in blocks along its rows, in the way of --nbits."""
+        """Codes, scales and zero points of [rows, columns] in blocks along its rows, in the way of --nbits; rows from 256 on are zero, but for the last scale and codes."""
         bits, block, *rest = self.o.nbits.split(':')
         bits, block, blocks = int(bits), int(block), (columns + int(block) - 1) // int(block)
-        codes = bytes(self.random.randrange(256) for _ in range(rows * blocks * block * bits // 8))
+        some = min(rows, 256)
+        codes = bytes(self.random.randrange(256) for _ in range(some * blocks * block * bits // 8))
         lookup = name == 'embedding'
-        inputs = [self.stored(name, f'tensor<{rows}x{blocks * block * bits // 8}xui8>' if lookup else f'tensor<{rows}x{blocks}x{block * bits // 8}xui8>', codes)]
+        inputs = [self.stored(name, f'tensor<{rows}x{blocks * block * bits // 8}xui8>' if lookup else f'tensor<{rows}x{blocks}x{block * bits // 8}xui8>', codes, rows * blocks * block * bits // 8)]
         # f16 holds these scales, and their products with zero points.
-        scales = [self.random.randrange(1, 40) / (1 << (15 if bits == 8 else 11)) for _ in range(rows * blocks)]
+        scales = [self.random.randrange(1, 40) / (1 << (15 if bits == 8 else 11)) for _ in range(some * blocks)]
         if self.broken('tiny-scales', name == 'layer1_q'):
             scales = [x * 2.0 ** -24 for x in scales]
         if self.broken('tiny-scale', name == 'layer1_q'):
             scales[0] *= 2.0 ** -24
         if self.broken('huge-scales', name == 'layer1_o'):
             scales = [x * 2.0 ** 24 for x in scales]
+        if self.broken('last-scale', name == 'embedding'):
+            scales[-1] *= 2.0 ** 40
         form, pack = f'{rows}x{blocks}' if lookup else f'{rows * blocks}', lambda kind: b''.join(struct.pack('<' + kind, x) for x in scales)
         if self.broken('scale-rows', not lookup):
             inputs.append(self.op('Transpose', self.stored(f'{name}_scales', f'tensor<{blocks}x{rows}xf32>', pack('f')), perm=[1, 0]))
@@ -150,7 +155,7 @@ class Graph:
         elif self.broken('scale-type', not lookup):
             inputs.append(self.op('Cast', self.stored(f'{name}_scales', f'tensor<{form}xf64>', pack('d')), to=FLOAT))
         else:
-            inputs.append(self.stored(f'{name}_scales', f'tensor<{form}xf32>', pack('f')))
+            inputs.append(self.stored(f'{name}_scales', f'tensor<{form}xf32>', pack('f'), rows * blocks * 4))
         if 'zero' in rest:
             count = (blocks * bits + 7) // 8
             zeros = bytes(self.random.randrange(3, 7) * 17 for _ in range(rows * count))
@@ -690,6 +695,7 @@ def main():
     parser.add_argument('--last', default='', choices=['', 'slice', 'gather'], help='logits of the last token only')
     parser.add_argument('--hidden', type=int, default=0, help='so many outputs of hidden states before the logits')
     parser.add_argument('--dtype', default='float32', choices=list(ELEMENTS), help='of weights, caches and what is computed, but for norms and softmaxes')
+    parser.add_argument('--rows', type=int, default=11, help='of the embedding and the head; more than 256 with --nbits only, without zero points')
     parser.add_argument('--positions', type=int, default=64, help='rows of tables')
     parser.add_argument('--gathered', action='store_true', help='cosines and sines are rows of stored tables, for the ropes written in small operators')
     parser.add_argument('--attention', default='chain', choices=['chain', 'op', 'mha', 'gqa', 'scatter', 'fused'])
@@ -719,8 +725,8 @@ def main():
     parser.add_argument('--data', default='', help='file for what --quantized and --coded-tables write')
     parser.add_argument('--coded-tables', action='store_true', help='cosines and sines behind DequantizeLinear')
     options = parser.parse_args()
-    global HIDDEN, SIZE, INNER, POSITIONS
-    POSITIONS = options.positions
+    global VOCABULARY, HIDDEN, SIZE, INNER, POSITIONS
+    VOCABULARY, POSITIONS = options.rows, options.positions
     if options.quantized:
         HIDDEN, SIZE, INNER = 32, 16, 64
     if options.nbits:
@@ -728,7 +734,10 @@ def main():
     graph = Graph(options)
     print(graph.text())
     if options.data:
-        pathlib.Path(options.data).write_bytes(graph.data)
+        with open(options.data, 'wb') as file:
+            for at, part in graph.data:
+                file.seek(at)
+                file.write(part)
 
 
 if __name__ == '__main__':

@@ -7,7 +7,7 @@
 namespace lathe::runtime {
 
 /// What is known of a draft token before it is verified, as a small number: its source, how much of the text before it
-/// agrees (2-3, 4-7, 8-15, 16 or more tokens), how sure the source is (share below 0.5, below 0.9, above), and |third|: of chains that are
+/// agrees (fewer than 4, 4-7, 8-15, 16 or more tokens), how sure the source is (share below 0.5, below 0.9, above), and |third|: of chains that are
 /// looked up what the others say there, of what else is drafted its place.
 /// Of a tree also whether it is the first choice of its source at that place or another.
 using DraftKind = uint8_t;

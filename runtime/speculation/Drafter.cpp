@@ -172,11 +172,15 @@ void Drafter::weigh() {
       int32_t before = i ? chain.tokens[i - 1] : text.back();
       chain.kind[i] = withThird(chain.kind[i], supportClass(same, otherwise));
       chain.chance[i] = (i ? chain.chance[i - 1] : 1.0f) * pairs.corrected(rateOf(chain.kind[i], false), before, chain.tokens[i]);
-      if (chain.chance[i] >= leastChance) continue;
-      chain.count = i;
-      break;
     }
-    if (length[slot] && chain.expected() > best.expected()) best = chain;
+    // Only what is proposed ends where it is hardly ever reached: push() compares the rest as well, else nobody learned that it begins to be right.
+    uint32_t kept = 0;
+    float expected = 0;
+    for (; kept < length[slot] && chain.chance[kept] >= leastChance; ++kept)
+      expected += chain.chance[kept];
+    if (expected <= best.expected()) continue;
+    best = chain;
+    best.count = kept;
   }
 }
 

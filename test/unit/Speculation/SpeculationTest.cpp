@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <map>
+#include <optional>
 #include <random>
 #include <set>
 
@@ -500,6 +501,53 @@ TEST(Drafter, AsksTextThatCannotBeGuessedLessAndLess) {
       drafter.push(20 + i % 10);
     }
     EXPECT_GT(repeated, 70);
+  }
+}
+
+TEST(Drafter, ACopyThatWasWrongIsProposedAgainWhenItIsRight) {
+  Tokens source(400);
+  PairRates right; // where the drafters count what they copy rightly
+  for (int32_t i = 0; i < 400; ++i) {
+    source[static_cast<size_t>(i)] = 1000 + i;
+    right.observe(999 + i, 1000 + i, true);
+  }
+  int32_t word = 5000;
+  // A word that stands nowhere else, and shares no count in front of |behind| with a word of the source: the kind's estimate alone says what that is worth.
+  auto other = [&](int32_t behind) {
+    while (right.corrected(0, ++word, behind) > 0)
+      ;
+    return word;
+  };
+  for (bool later : {false, true}) { // on the same request, and on the server's next one
+    SharedDrafts shared;
+    std::optional<Drafter> drafter;
+    for (int request = 0; request < 16; ++request) {
+      drafter.emplace(Speculation::ngram, source, 400, shared, nullptr);
+      // Parts of the source that end where nothing is copied any more: a dozen guesses behind a change are wrong.
+      for (size_t part = 0; part < 3; ++part) {
+        for (size_t i = 0; i < 36; ++i)
+          drafter->propose(4), drafter->push(source[part * 60 + i]);
+        for (uint32_t i = 0; i <= CopyCursor::patience; ++i)
+          drafter->propose(4), drafter->push(other(0));
+      }
+    }
+    if (later) drafter.emplace(Speculation::ngram, source, 400, shared, nullptr);
+    // Then a word is changed now and then, and what stands behind it is copied.
+    size_t at = 200;
+    for (int i = 0; i < 36; ++i)
+      drafter->propose(4), drafter->push(source[at++]);
+    int proposed = 0;
+    for (int change = 0; change < 20; ++change) {
+      drafter->propose(4);
+      drafter->push(other(source[++at]));
+      const Draft &draft = drafter->propose(4);
+      if (change == 0) EXPECT_EQ(draft.count, 0u) << "nothing to come back from";
+      if (draft.count) EXPECT_EQ(draft.tokens[0], source[at]);
+      proposed += draft.count > 0;
+      for (int i = 0; i < 4; ++i)
+        drafter->propose(4), drafter->push(source[at++]);
+    }
+    EXPECT_GT(proposed, 12) << later;
   }
 }
 

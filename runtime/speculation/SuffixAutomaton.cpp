@@ -132,7 +132,8 @@ SuffixAutomaton::Next SuffixAutomaton::follow(Match &match, uint32_t shortest) c
   while (match.state != root && match.length >= shortest) {
     uint64_t all = 0;
     const Edge *best = nullptr;
-    for (uint32_t e = nodes[match.state].firstEdge; e; e = edges[e - 1].next) {
+    uint32_t e = nodes[match.state].firstEdge;
+    for (uint32_t looked = 0; e && looked < mostFollowers; ++looked, e = edges[e - 1].next) {
       const Edge &edge = edges[e - 1];
       uint32_t count = nodes[edge.target].count;
       all += count;
@@ -140,6 +141,7 @@ SuffixAutomaton::Next SuffixAutomaton::follow(Match &match, uint32_t shortest) c
           (count == nodes[best->target].count && edge.token < best->token))
         best = &edge;
     }
+    if (e) all = std::max<uint64_t>(all, nodes[match.state].count);
     if (best && all) {
       Next next{best->token, static_cast<float>(nodes[best->target].count) / static_cast<float>(all)};
       match = {best->target, match.length + 1};
@@ -156,8 +158,8 @@ uint32_t SuffixAutomaton::followers(Match match, uint32_t shortest, std::span<Ne
   normalise(match);
   for (; match.state != root && match.length >= shortest; match.state = nodes[match.state].link, match.length = nodes[match.state].length) {
     uint64_t all = 0;
-    uint32_t count = 0;
-    for (uint32_t e = nodes[match.state].firstEdge; e; e = edges[e - 1].next) {
+    uint32_t count = 0, e = nodes[match.state].firstEdge;
+    for (uint32_t looked = 0; e && looked < mostFollowers; ++looked, e = edges[e - 1].next) {
       const Edge &edge = edges[e - 1];
       auto here = static_cast<float>(nodes[edge.target].count);
       all += nodes[edge.target].count;
@@ -169,6 +171,7 @@ uint32_t SuffixAutomaton::followers(Match match, uint32_t shortest, std::span<Ne
       behind[at] = {edge.target, match.length + 1};
       count = std::min(count + 1, static_cast<uint32_t>(out.size()));
     }
+    if (e) all = std::max<uint64_t>(all, nodes[match.state].count);
     for (uint32_t i = 0; all && i < count; ++i)
       out[i].share /= static_cast<float>(all);
     if (all && count) return count;

@@ -49,8 +49,12 @@ public:
     int32_t token = -1; ///< -1: nothing ever followed
     float share = 0;    ///< of the places where |match| went on, those that went on with |token|
   };
+  /// Different followers of a place that are looked at, which bounds the time of a lookup: what mostly follows one that has more is seldom
+  /// worth a guess.
+  static constexpr uint32_t mostFollowers = 256;
   /// What mostly followed |match|, the lowest token of equals; |match| moves on to it. When nothing did, shorter
-  /// suffixes are tried, down to |shortest| tokens.
+  /// suffixes are tried, down to |shortest| tokens. Of more than |mostFollowers| different tokens so many are looked at, which ones is not said;
+  /// shares are of all places then too.
   Next follow(Match &match, uint32_t shortest) const;
   /// The tokens that followed |match| most often, as follow() finds the first: as many as there are, at most |out|.size(), and
   /// where |match| is behind each. Returns how many.

@@ -3,6 +3,7 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/speculation/Drafter.h"
 #include <algorithm>
+#include <array>
 #include <gtest/gtest.h>
 #include <map>
 #include <optional>
@@ -110,6 +111,39 @@ TEST(SuffixAutomaton, IsFullAtItsCapacityAndEmptyAgainWhenCleared) {
     SuffixAutomaton::Match match;
     automaton.advance(match, 0);
     EXPECT_EQ(match.length, 0u);
+  }
+}
+
+TEST(SuffixAutomaton, LooksAtABoundedNumberOfFollowers) {
+  // Behind token 1 came 2 three times, and before and after that others once each.
+  for (uint32_t others : {SuffixAutomaton::mostFollowers - 1, 16000u}) {
+    SuffixAutomaton automaton(1 << 15);
+    auto last = SuffixAutomaton::root;
+    auto say = [&](int32_t token) { last = automaton.append(last, token); };
+    for (int i = 0; i < 3; ++i)
+      say(1), say(2);
+    for (uint32_t i = 0; i < others; ++i)
+      say(1), say(1000 + static_cast<int32_t>(i));
+    SuffixAutomaton::Match match;
+    automaton.advance(match, 1);
+    ASSERT_EQ(match.length, 1u);
+    SuffixAutomaton::Match moved = match;
+    std::array<SuffixAutomaton::Next, 3> next;
+    std::array<SuffixAutomaton::Match, 3> behind;
+    SuffixAutomaton::Next first = automaton.follow(moved, 1);
+    ASSERT_EQ(automaton.followers(match, 1, next, behind), 3u);
+    EXPECT_EQ(next[0].token, first.token);
+    EXPECT_EQ(next[0].share, first.share);
+    EXPECT_EQ(behind[0].state, moved.state);
+    auto all = static_cast<float>(others + 3);
+    if (others < SuffixAutomaton::mostFollowers) { // all of them are looked at
+      EXPECT_EQ(first.token, 2);
+      EXPECT_FLOAT_EQ(first.share, 3 / all);
+      continue;
+    }
+    // Those that came last are; what is said of one of them is true.
+    EXPECT_EQ(first.token, 1000 + static_cast<int32_t>(others - SuffixAutomaton::mostFollowers));
+    EXPECT_FLOAT_EQ(first.share, 1 / all);
   }
 }
 

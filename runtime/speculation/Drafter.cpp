@@ -296,25 +296,26 @@ void Drafter::branch(Slot slot, const SuffixAutomaton &automaton, SuffixAutomato
     uint32_t depth;
     SuffixAutomaton::Match at;
   };
-  std::array<Candidate, branches *(maxDraftTokens + 1)> open;
+  std::array<Candidate, branches *(maxDraftTokens + 1)> candidates;
   uint32_t count = 0;
   auto expand = [&](SuffixAutomaton::Match at, int8_t parent, float chance, uint32_t depth) {
     std::array<SuffixAutomaton::Next, branches> next;
     std::array<SuffixAutomaton::Match, branches> behind;
     uint32_t found = automaton.followers(at, shortestMatch, next, behind);
+    open |= found > 0;
     for (uint32_t i = 0; i < found; ++i) {
       DraftKind kind = draftKind(source, behind[i].length - 1, next[i].share, placeClass(depth), i > 0);
       float reached = chance * rateOf(kind, probing);
-      if (reached >= leastChance) open[count++] = {next[i].token, parent, kind, reached, depth, behind[i]};
+      if (reached >= leastChance) candidates[count++] = {next[i].token, parent, kind, reached, depth, behind[i]};
     }
   };
   expand(start, -1, 1, 0);
   draft.source = source;
   draft.tree = true;
   while (count && draft.count < most) {
-    auto best = std::max_element(open.begin(), open.begin() + count, [](auto &a, auto &b) { return a.chance < b.chance; });
+    auto best = std::max_element(candidates.begin(), candidates.begin() + count, [](auto &a, auto &b) { return a.chance < b.chance; });
     Candidate node = *best;
-    *best = open[--count];
+    *best = candidates[--count];
     uint32_t at = draft.count++;
     draft.tokens[at] = node.token;
     draft.parent[at] = node.parent;
@@ -327,7 +328,8 @@ void Drafter::branch(Slot slot, const SuffixAutomaton &automaton, SuffixAutomato
 }
 
 const Draft &Drafter::propose(uint32_t most) {
-  if (trees && open && ++unused >= probeAfter) probing = true; // of chains it is known whether they would have been right
+  // A tree could have begun at the last place, however unlikely, and was not verified. Of chains it is known whether they would have been right.
+  if (open && ++unused >= probeAfter) probing = true;
   open = false;
   best.count = draft.count = fresh = 0;
   best.tree = draft.tree = false;
@@ -341,7 +343,6 @@ const Draft &Drafter::propose(uint32_t most) {
     if (suffixes->generation(g) && number[g] == suffixes->number(g))
       (this->*look)(static_cast<Slot>(atShared + g), *suffixes->generation(g), match[g], most);
   if (!trees) weigh();
-  open = best.count > 0;
   return best;
 }
 

@@ -585,6 +585,36 @@ TEST(Drafter, ACopyThatWasWrongIsProposedAgainWhenItIsRight) {
   }
 }
 
+TEST(Drafter, ATreeThatWasWrongIsTriedAgain) {
+  // Words that each stand once in the prompt with two behind them, and in the answer first with others, then with the same.
+  Tokens prompt;
+  for (int32_t i = 0; i < 1200; ++i)
+    for (int32_t t : {1000 + i, 3000 + i, 5000 + i, 7000 + i})
+      prompt.push_back(t);
+  SharedDrafts shared;
+  Drafter drafter(Speculation::suffixTree, prompt, 6000, shared, nullptr);
+  uint32_t proposed = 0;
+  // All that is proposed is verified: |next| comes first, then |behind|.
+  auto say = [&](int32_t next, int32_t behind) {
+    const Draft &draft = drafter.propose(4);
+    proposed += draft.count > 0;
+    uint32_t right = 0;
+    for (uint32_t n = 0; n < draft.count; ++n)
+      if (draft.parent[n] < 0 ? draft.tokens[n] == next : draft.parent[n] == 0 && right & 1 && draft.tokens[n] == behind) right |= 1u << n;
+    if (draft.count) drafter.verified(draft.count, right);
+    drafter.push(next);
+  };
+  for (int32_t i = 0; i < 400; ++i)
+    say(1000 + i, 10000 + i), say(10000 + i, 1001 + i);
+  EXPECT_LT(proposed, 100u);
+  proposed = 0;
+  for (int32_t i = 400; i < 1200; ++i) {
+    if (i == 1100) proposed = 0;
+    say(1000 + i, 3000 + i), say(3000 + i, 5000 + i), say(5000 + i, 20000 + i), say(20000 + i, 1001 + i);
+  }
+  EXPECT_GT(proposed, 90u);
+}
+
 TEST(Drafter, AProgramThatDoesNotPayIsTriedLessAndLess) {
   SharedDrafts shared;
   Drafter drafter(Speculation::draft, Tokens{1, 2, 3}, 100, shared, nullptr);

@@ -18,6 +18,9 @@ static constexpr uint32_t awaitTokens = 32;
 // counted of the past is few. But the expected step is at least the target over (1 + mostRoom), or prompts would hardly get on,
 // and at most over (1 + leastRoom): however punctual a machine was, the expectation of a longer step may be wrong.
 static constexpr double lateShare = 0.007, mostRoom = 0.5, leastRoom = 0.1;
+// Nor may that room take more than half of a prompt's pace. Where the first row of a prompt alone takes what is left (another tile
+// of the kernels), smaller chunks do not keep the bound, and a prompt of a row a step takes a minute.
+static constexpr double leastPace = 0.5;
 // Prompts that may lengthen a step at the same time, each by the time of a decode-only one.
 static constexpr double maxPacedPrompts = 4;
 // And so much less together: a step that is expected at exactly the bound passes it every second time.
@@ -93,7 +96,21 @@ double SchedulerImpl::contentionTarget(uint32_t sequences, double work) const {
     if (promptBesideFlood()) pace = std::max(pace, 5.0);
     target = options.cost.seconds(work) * (1 + pace - paceMargin);
   }
-  return std::clamp(lateness.longestWithin(target, lateShare), target / (1 + mostRoom), target / (1 + leastRoom));
+  double longest = target / (1 + leastRoom);
+  double learned = std::clamp(lateness.longestWithin(target, lateShare), target / (1 + mostRoom), longest);
+  return std::min(longest, std::max(learned, options.cost.seconds(work + rowsAtLeastPace(longest, work))));
+}
+
+/// Work of prompts, beside |work| of running sequences, with which they get on at leastPace of the pace of steps of |longest|
+/// seconds.
+double SchedulerImpl::rowsAtLeastPace(double longest, double work) const {
+  double most = options.cost.rowsWithin(longest, options.stepTokens) - work;
+  if (!(most > 0)) return 0;
+  // leastPace of the rows is enough, and a little less is too, since shorter steps come more often: so on, downwards.
+  double rows = leastPace * most, seconds = options.cost.seconds(work + most);
+  for (int i = 0; i < 4; ++i)
+    rows = leastPace * most * options.cost.seconds(work + rows) / seconds;
+  return std::ceil(work + rows) - work;
 }
 
 double SchedulerImpl::tightestTpot() const {

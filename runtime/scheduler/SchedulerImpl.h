@@ -148,6 +148,7 @@ private:
   uint32_t spare(uint32_t group) const;
   uint32_t blocksFor(uint32_t tokens, uint32_t group) const;
   double contentionTarget(uint32_t sequences, double work) const;
+  double rowsAtLeastPace(double longest, double work) const;
   double tightestTpot() const;
   void setPrefillLimit();
   void learnCost(double seconds);

@@ -222,11 +222,12 @@ Status EngineCore::measureSteps(StepCostModel &cost, EntryKind kind) {
   history -= history % page;
   // A general graph sees only a history that was computed.
   if (limit.generalGraph || !most || history < page || spent + 4 * alone > 2 * measureSeconds) return Status();
-  // One that is disturbed would make prompts' chunks half as long for good.
+  // One that is disturbed would make prompts' chunks half as long for good; but where one takes long, it must do.
   double behind = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < historyMeasures; ++i) {
+  for (int i = 0; i == 0 || (i < historyMeasures && spent + last <= 2 * measureSeconds); ++i) {
     LATHE_ASSIGN_OR_RETURN(last, device->measure(most, history, kind));
     behind = std::min(behind, last);
+    spent += last;
   }
   cost.setHistoryWeight(std::clamp((behind / alone - 1) / history, 0.0, 1.0 / 64));
   return Status();

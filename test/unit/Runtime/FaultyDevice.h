@@ -24,6 +24,8 @@ public:
   bool failing = false; ///< steps fail when they are waited for
   bool failingSaves = false;
   double saveSeconds = 0; ///< that a copy of a block to the host takes
+  double behindSeconds = 0; ///< that a step takes whose rows stand behind history
+  int behind = 0;           ///< such steps
   bool failingDrafts = false;  ///< runs of the draft program are refused
   bool poisonedDrafts = false; ///< logits of the draft program are NaN
   std::map<std::pair<uint32_t, uint32_t>, int> filled; ///< by group and block, how often
@@ -59,6 +61,10 @@ private:
         : ForwardingExecutable(std::move(inner)), device(device) {}
     Result<runtime::Ticket> submit(runtime::EntryKind entry, const LatheStep &step) override {
       device.pass();
+      if (entry == runtime::EntryKind::step && step.rows && step.position[0] > 0) {
+        ++device.behind;
+        if (device.behindSeconds > 0) std::this_thread::sleep_for(std::chrono::duration<double>(device.behindSeconds));
+      }
       if (device.failingDrafts && entry == runtime::EntryKind::draft) return Status(StatusCode::internal, "no draft today");
       return inner->submit(entry, step);
     }

@@ -110,9 +110,11 @@ def over_http(url):
     def run(requests):
         nonlocal serial
         serial += 1
-        out = subprocess.run([a.lathe, "load", url, "-n", str(requests), "-c", str(a.clients), "--input", str(a.input),
-                              "--output", str(a.output), "--seed", str(serial), "--vocab", "20000", "--json", "-"], capture_output=True, text=True).stdout
-        result = json.loads(out)["summary"]
+        load = subprocess.run([a.lathe, "load", url, "-n", str(requests), "-c", str(a.clients), "--input", str(a.input),
+                               "--output", str(a.output), "--seed", str(serial), "--vocab", "20000", "--json", "-"], capture_output=True, text=True)
+        if not load.stdout.strip():
+            sys.exit(f"error: no result of `lathe load` from {url}, exit status {load.returncode}: {load.stderr.strip()}")
+        result = json.loads(load.stdout)["summary"]
         if result["failed"] or result["complete"] != requests:
             sys.exit(f"error: {requests - result['complete']} of {requests} requests failed at {url}")
         if result["new_tokens"] != requests * a.output:

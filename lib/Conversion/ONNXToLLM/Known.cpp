@@ -11,7 +11,7 @@ namespace lathe::raise {
 int64_t elementsOf(ArrayRef<int64_t> shape) {
   int64_t n = 1;
   for (int64_t size : shape)
-    n *= size;
+    if (__builtin_mul_overflow(n, size, &n)) n = std::numeric_limits<int64_t>::max();
   return n;
 }
 

@@ -25,6 +25,7 @@ constexpr int64_t maxKnownElements = int64_t(1) << 24;
 /// What a run holds at a time of values that it computed (8 bytes an element), and what a ParamReader keeps of weights that it read.
 constexpr int64_t maxHeldElements = int64_t(1) << 27;
 
+/// How many elements a tensor of |shape| has: 2^63 - 1 if there are more.
 int64_t elementsOf(llvm::ArrayRef<int64_t> shape);
 
 /// A tensor of numbers. Integers and bools are in |i|, everything else in |f|, rounded to the type.

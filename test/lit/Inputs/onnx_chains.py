@@ -1,7 +1,7 @@
 """onnx_chains.py CHAIN: raises a graph that is as long or as large as a damaged file may make one, in bounded time, stack and memory, and prints the warning.
 
 CHAIN is casts (150,000 of them behind a lookup), products (each of two that share one), numbers (more of them at a time than a run holds), wide (terms of 1000 that
-are of 1000 each), or axes (100,000 of them through 1000 nodes).
+are of 1000 each), axes (100,000 of them through 1000 nodes), or elements (more than 64 bits count).
 """
 import resource
 import subprocess
@@ -42,6 +42,11 @@ elif sys.argv[1] == 'axes':
     body.append(f'%a0 = {node("Unsqueeze", [x, axes], 13)}')
     body += [f'%a{k + 1} = {node("Identity", [(f"%a{k}", ANY)], 16)}' for k in range(1000)]
     body.append(f'%y = {node("Squeeze", [("%a1000", ANY), axes], 13)}')
+elif sys.argv[1] == 'elements':
+    body += ['%last = onnx.constant dense<3> : tensor<1xi64>', f'%huge = onnx.constant dense<[1, 1, 1, {2**63 - 1}]> : tensor<4xi64>', '%flat = onnx.constant dense<-1> : tensor<1xi64>']
+    body.append(f'%a = {node("Unsqueeze", [x, ("%last", "tensor<1xi64>")], 13)}')
+    body.append(f'%b = {node("Expand", [("%a", ANY), ("%huge", "tensor<4xi64>")], 13)}')
+    body.append(f'%y = {node("Reshape", [("%b", ANY), ("%flat", "tensor<1xi64>")], 14)}')
 else:
     shape = ('%shape', 'tensor<2xi64>')
     body.append('%shape = onnx.constant dense<4096> : tensor<2xi64>')

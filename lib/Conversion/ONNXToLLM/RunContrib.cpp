@@ -132,7 +132,7 @@ bool GraphRun::selfAttention(NodeOp op, In in, Out out) {
   Layout rows;
   Weight w, bias;
   if (!fullFeatures(*in[0], rows)) return refuse("rows laid out as " + layoutText(in[0]->layout));
-  if (!matrixOf(*in[1], false, w) || w.columns != terms.width(in[0]->id) || heads < 1 || w.rows % (3 * heads)) return refuse("a weight that is not that of queries, keys and values");
+  if (!matrixOf(*in[1], false, w) || w.columns != terms.width(in[0]->id) || heads < 1 || heads > w.rows || w.rows % (3 * heads)) return refuse("a weight that is not that of queries, keys and values");
   if (at(2) && (!vectorOf(*at(2), bias) || bias.rows != w.rows)) return refuse("a bias that is not one vector of weights for queries, keys and values");
   if (op.getInt("do_rotary", 0) || !op.getInts("qkv_hidden_sizes").empty() || at(6)) return refuse("a rotation, own sizes of queries, keys and values, or a cache of fixed length");
   if (at(3)) {
@@ -224,8 +224,9 @@ bool GraphRun::attention(NodeOp op, In in, Out out) {
     } else {
       // Queries, keys and values in one row.
       if (call.q.layout.size() != 3) return refuse("queries laid out as " + layoutText(call.q.layout));
-      int64_t all = terms.width(call.q.id), each = all / (call.heads + 2 * call.kvHeads), q = call.heads * each, kv = call.kvHeads * each;
-      if (all != q + 2 * kv) return refuse("rows of " + std::to_string(all) + " features for " + std::to_string(call.heads) + " and " + std::to_string(call.kvHeads) + " heads");
+      int64_t all = terms.width(call.q.id), heads = std::min(call.heads, all), kvHeads = std::min(call.kvHeads, all);
+      int64_t each = all / (heads + 2 * kvHeads), q = call.heads * each, kv = call.kvHeads * each;
+      if (!each || all != q + 2 * kv) return refuse("rows of " + std::to_string(all) + " features for " + std::to_string(call.heads) + " and " + std::to_string(call.kvHeads) + " heads");
       Abstract packed = call.q;
       sliceAxis(packed, 2, 0, q, call.q);
       sliceAxis(packed, 2, q, q + kv, call.k);
@@ -435,10 +436,14 @@ bool GraphRun::quantized(NodeOp op, In in, Out out) {
     w.columns = op.getInt("K", 0);
     if (at(4)) return refuse("columns in another order (g_idx)");
   }
+  // What a damaged file says of itself: its products below have to fit a number.
+  constexpr int64_t most = int64_t(1) << 48;
+  if (w.rows < 1 || w.columns < 1 || w.columns > most || w.block > most) return refuse("a matrix of " + shapeText({w.rows, w.columns}) + " in blocks of " + Twine(w.block));
   int64_t blocks = (w.columns + w.block - 1) / w.block;
+  if (w.rows > most / (blocks * w.block)) return refuse("a matrix of " + shapeText({w.rows, w.columns}) + " in blocks of " + Twine(w.block));
   // In the order of the rows, flat or as a matrix.
   auto fits = [&](const Shape &found, int64_t each) { return found == Shape{w.rows * each} || found == Shape{w.rows, each}; };
-  if (w.rows < 1 || w.columns < 1 || !fits(scales.shape, blocks))
+  if (!fits(scales.shape, blocks))
     return refuse("scales that do not fit the matrix: expected " + shapeText({w.rows, blocks}) + ", found " + shapeText(scales.shape));
   if (!bytes || elementsOf(codes.shape) != w.rows * blocks * w.block * w.bits / 8) return refuse("codes that do not fit the matrix");
   if (int64_t each = (blocks * w.bits + 7) / 8; zeros && (zeros->type != DataType::uint8 || !fits(zeros->shape, each)))

@@ -161,7 +161,7 @@ class Graph:
             zeros = bytes(self.random.randrange(3, 7) * 17 for _ in range(rows * count))
             form = f'{count}x{rows}' if self.broken('zero-order', not lookup) else f'{rows}x{count}' if lookup else f'{rows * count}'
             inputs.append(self.stored(f'{name}_zeros', f'tensor<{form}xui8>', zeros))
-        return inputs, dict(bits=bits, block_size=block)
+        return inputs, dict(bits=bits, block_size=1 << 62 if self.broken('huge-blocks', not lookup) else block)
 
     def constant(self, value, element='i64'):
         key = f'{value} {element}'

@@ -77,7 +77,7 @@ FailureOr<Shape> splitSizes(NodeOp op, int64_t size, Inputs inputs) {
   }
   int64_t sum = 0;
   for (int64_t part : sizes) {
-    if (part < 0) return failure();
+    if (part < 0 || part > size - sum) return failure();
     sum += part;
   }
   if (sum != size || static_cast<int64_t>(sizes.size()) != parts) return failure();

@@ -32,6 +32,15 @@ std::vector<uint8_t> allCodes(DataType type) {
   return out;
 }
 
+/// What |codes|, all of a float |type|, stand for.
+std::vector<double> numbersOf(DataType type, const std::vector<uint8_t> &codes) {
+  std::vector<double> f;
+  std::vector<int64_t> i;
+  onnx::load(type, codes, size_t(1) << onnx::dataTypeBits(type), f, i);
+  EXPECT_TRUE(i.empty());
+  return f;
+}
+
 /// The elements that ONNX's Slice takes, by walking over them.
 std::vector<int64_t> walked(int64_t start, int64_t end, int64_t step, int64_t size) {
   std::vector<int64_t> out;
@@ -51,11 +60,8 @@ std::vector<int64_t> walked(int64_t start, int64_t end, int64_t step, int64_t si
 TEST(ONNXNumbers, EveryCodeOfASmallFloatIsItsOwnNumber) {
   for (const Small &format : smallFormats) {
     std::vector<uint8_t> codes = allCodes(format.type);
-    std::vector<double> f;
-    std::vector<int64_t> i;
-    onnx::load(format.type, codes, size_t(1) << onnx::dataTypeBits(format.type), f, i);
-    EXPECT_TRUE(i.empty());
-    std::vector<uint8_t> back = onnx::stored(format.type, f, i);
+    std::vector<double> f = numbersOf(format.type, codes);
+    std::vector<uint8_t> back = onnx::stored(format.type, f, {});
     ASSERT_EQ(back.size(), codes.size());
     size_t each = codes.size() / f.size();
     for (size_t k = 0; k < f.size(); ++k) {
@@ -69,10 +75,7 @@ TEST(ONNXNumbers, EveryCodeOfASmallFloatIsItsOwnNumber) {
 
 TEST(ONNXNumbers, NumbersBetweenTwoOfASmallFloatAreRoundedAsLLVMDoes) {
   for (const Small &format : smallFormats) {
-    std::vector<uint8_t> codes = allCodes(format.type);
-    std::vector<double> f;
-    std::vector<int64_t> i;
-    onnx::load(format.type, codes, size_t(1) << onnx::dataTypeBits(format.type), f, i);
+    std::vector<double> f = numbersOf(format.type, allCodes(format.type));
     std::erase_if(f, [](double x) { return !std::isfinite(x); });
     std::sort(f.begin(), f.end());
     for (size_t k = 0; k + 1 < f.size(); ++k)

@@ -20,6 +20,8 @@ using onnx::DataType;
 using onnx::NodeOp;
 using Shape = llvm::SmallVector<int64_t, 4>;
 
+/// No value of a graph has more elements, nor a larger size: what a damaged file says of sizes is added up and multiplied.
+constexpr int64_t mostElements = int64_t(1) << 48;
 /// No evaluation makes a tensor of more elements.
 constexpr int64_t maxKnownElements = int64_t(1) << 24;
 /// What a run holds at a time of values that it computed (8 bytes an element), and what a ParamReader keeps of weights that it read.

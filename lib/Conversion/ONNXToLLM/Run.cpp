@@ -287,10 +287,8 @@ void GraphRun::node(NodeOp op) {
     done = movement(op, in, out) || joins(op, in, out) || scatter(op, in, out) || elementwise(op, in, out) || linears(op, in, out) || norms(op, in, out) || rotary(op, in, out) || attention(op, in, out);
   }
   if (!done && why.empty()) why = "an operator without a part in a language model";
-  // Sizes that a damaged file says: what follows adds and multiplies them.
-  constexpr int64_t most = int64_t(1) << 48;
   for (const Abstract &o : out)
-    if (why.empty() && (elementsOf(o.shape) > most || llvm::any_of(o.shape, [](int64_t size) { return size > most; }))) why = "expected a result of at most 2^48 elements, found " + shapeText(o.shape);
+    if (why.empty() && (elementsOf(o.shape) > mostElements || llvm::any_of(o.shape, [](int64_t size) { return size > mostElements; }))) why = "expected a result of at most 2^48 elements, found " + shapeText(o.shape);
   for (auto [k, o] : llvm::enumerate(out)) {
     if (!why.empty()) o = Abstract();
     if (o.is == Abstract::number) noteNumbers(*o.known);

@@ -436,11 +436,9 @@ bool GraphRun::quantized(NodeOp op, In in, Out out) {
     w.columns = op.getInt("K", 0);
     if (at(4)) return refuse("columns in another order (g_idx)");
   }
-  // What a damaged file says of itself: its products below have to fit a number.
-  constexpr int64_t most = int64_t(1) << 48;
-  if (w.rows < 1 || w.columns < 1 || w.columns > most || w.block > most) return refuse("a matrix of " + shapeText({w.rows, w.columns}) + " in blocks of " + Twine(w.block));
+  if (w.rows < 1 || w.columns < 1 || w.columns > mostElements || w.block > mostElements) return refuse("a matrix of " + shapeText({w.rows, w.columns}) + " in blocks of " + Twine(w.block));
   int64_t blocks = (w.columns + w.block - 1) / w.block;
-  if (w.rows > most / (blocks * w.block)) return refuse("a matrix of " + shapeText({w.rows, w.columns}) + " in blocks of " + Twine(w.block));
+  if (w.rows > mostElements / (blocks * w.block)) return refuse("a matrix of " + shapeText({w.rows, w.columns}) + " in blocks of " + Twine(w.block));
   // In the order of the rows, flat or as a matrix.
   auto fits = [&](const Shape &found, int64_t each) { return found == Shape{w.rows * each} || found == Shape{w.rows, each}; };
   if (!fits(scales.shape, blocks))

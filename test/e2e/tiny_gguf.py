@@ -96,12 +96,14 @@ def main():
     head = bytearray(b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(metadata)))
     for key, kind, value in metadata:
         head += string(key) + struct.pack("<I", kind) + value
-    body = bytearray()
+    offset = 0
     for name, dims, kind, data in tensors:
-        head += string(name) + struct.pack("<I", len(dims)) + b"".join(struct.pack("<Q", d) for d in dims) + struct.pack("<IQ", kind, len(body))
-        body += data + bytes(-len(data) % 32)
+        head += string(name) + struct.pack("<I", len(dims)) + b"".join(struct.pack("<Q", d) for d in dims) + struct.pack("<IQ", kind, offset)
+        offset += len(data) + -len(data) % 32
     with open(a.out, "wb") as f:
-        f.write(head + bytes(-len(head) % 32) + body)
+        for part in [head, *(tensor[-1] for tensor in tensors)]:
+            f.write(part)
+            f.write(bytes(-len(part) % 32))
 
 
 main()

@@ -4,15 +4,16 @@
     bench/compare.sh MODEL.gguf [--rounds 5] [--threads 2] [--figures prompt,decode,depth,batch] [--also "int8z=--activations int8z"]
                      [--also "avx2=--variant avx2"] [--openvino PYTHON] [--llama-bench NAME=PATH ...] [--json]
 
-Each round measures Lathe and every peer one after the other, so that what else the machine does hits all alike. Four
-figures: tokens/s of a prompt of 512, of one sequence after a short prompt, of one sequence after 2048 tokens, and of 16 sequences
+Each round measures Lathe and every peer one after the other, figure by figure and another one first each time, so that what else the machine does hits
+all alike: a virtual machine's two processors may be one core's threads for a minute, and both read as much together then as one does. Four figures: tokens/s of a prompt of 512, of one sequence after a short prompt, of one sequence after 2048 tokens, and of 16 sequences
 together. The share of the machine's limit is what `lathe explain` counts for such a step - bytes of one sequence, multiply-adds of prompts and
 of 16 sequences, their attention and heads among them - times its rate, against the read bandwidth or the peak of 8-bit multiply-adds that
-`lathe bench` measures in the same minute; its median. --also measures other artifacts of the model, or other variants, in the same turns.
+`lathe bench` measures in the same minute; its median. The last line says between what the measured limits lay. --also measures other artifacts of the model, or other variants, in the same turns.
 """
 import argparse
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -36,12 +37,10 @@ def run(new, prompt, batch=1):
     return time.perf_counter() - t
 run(2, 16)
 print("ready", flush=True)
+figures = {"prompt": lambda: 512 / run(1, 512), "decode": lambda: 48 / (run(49, 16) - run(1, 16)), "depth": lambda: 24 / (run(25, 2048) - run(1, 2048)),
+           "batch": lambda: 16 * 32 / (run(33, 64, 16) - run(1, 64, 16))}
 for line in sys.stdin:
-    r = {"prompt": 512 / run(1, 512)}
-    r["decode"] = 48 / (run(49, 16) - run(1, 16))
-    r["depth"] = 24 / (run(25, 2048) - run(1, 2048))
-    r["batch"] = 16 * 32 / (run(33, 64, 16) - run(1, 64, 16))
-    print(json.dumps(r), flush=True)
+    print(json.dumps(figures[line.strip()]()), flush=True)
 """
 
 
@@ -56,7 +55,7 @@ class Lathe:
     """One artifact of the model and how it is run."""
 
     def __init__(self, a, name, options):
-        self.a, self.variant, self.work = a, [], {}
+        self.a, self.variant, self.work, self.reads, self.macs = a, [], {}, [], []
         options = options.split()
         if "--variant" in options:
             at = options.index("--variant")
@@ -72,37 +71,32 @@ class Lathe:
         out = subprocess.run([self.a.lathe, command, self.artifact, "--json", "--threads", str(self.a.threads), *self.variant, *options], check=True, capture_output=True, text=True)
         return [json.loads(line) for line in out.stdout.splitlines() if line.startswith("{")]
 
-    def __call__(self):
-        figures = {}
-        for figure in self.a.figures:
-            options, _, _, limit = FIGURES[figure]
-            row = self.run("bench", *options)[-1]
-            rate = row["prompt_tokens_per_second" if figure == "prompt" else "decode_tokens_per_second"]
-            figures[figure] = rate
-            figures["share of " + figure] = rate * self.work[figure] / row["int8_limit_macs_per_second" if limit == "macs" else "read_limit_bytes_per_second"]
-        return figures
+    def __call__(self, figure):
+        options, _, _, limit = FIGURES[figure]
+        row = self.run("bench", *options)[-1]
+        rate = row["prompt_tokens_per_second" if figure == "prompt" else "decode_tokens_per_second"]
+        self.reads.append(row["read_limit_bytes_per_second"])
+        self.macs.append(row["int8_limit_macs_per_second"])
+        return rate, rate * self.work[figure] / (self.macs if limit == "macs" else self.reads)[-1]
 
 
-def llama_bench(path, a):
+def llama_bench(path, a, figure):
     """llama.cpp and ik_llama.cpp: their own llama-bench, and for 16 sequences the llama-batched-bench beside it. ik_llama.cpp repacks weights on loading."""
     text = subprocess.run([path, "--help"], capture_output=True, text=True)
     repack = "-rtr" in text.stdout + text.stderr
-
-    def run(*options):
-        out = subprocess.run([path, "-m", a.model, "-t", str(a.threads), "-fa", "1", "-r", "1", "-o", "json", *(["-rtr", "1"] if repack else []), *options],
+    if figure != "batch":
+        how = {"prompt": ["-p", "512", "-n", "0"], "decode": ["-p", "0", "-n", "48"],
+               "depth": ["-p", "0", "-n", "0", "-gp", "2048,24"] if repack else ["-p", "0", "-n", "24", "-d", "2048"]}[figure]
+        out = subprocess.run([path, "-m", a.model, "-t", str(a.threads), "-fa", "1", "-r", "1", "-o", "json", *(["-rtr", "1"] if repack else []), *how],
                              check=True, capture_output=True, text=True).stdout
-        return json.loads(out)[-1]["avg_ts"]
-
-    how = {"prompt": ["-p", "512", "-n", "0"], "decode": ["-p", "0", "-n", "48"],
-           "depth": ["-p", "0", "-n", "0", "-gp", "2048,24"] if repack else ["-p", "0", "-n", "24", "-d", "2048"]}
-    figures = {figure: run(*options) for figure, options in how.items() if figure in a.figures}
+        return json.loads(out)[-1]["avg_ts"], None
     batched = os.path.join(os.path.dirname(os.path.abspath(path)), "llama-batched-bench")
-    if "batch" in a.figures and os.path.exists(batched):
-        scratch = tempfile.mkdtemp()  # it leaves a log where it runs
-        out = subprocess.run([batched, "-m", os.path.abspath(a.model), "-c", "4096", "-b", "2048", "-ub", "512", "-npp", "64", "-ntg", "32", "-npl", "16", "-t", str(a.threads),
-                              "-tb", str(a.threads), "-fa", "on", *(["-rtr"] if repack else [])], cwd=scratch, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
-        figures["batch"] = float([line for line in out.splitlines() if line.startswith("|")][-1].split("|")[8])
-    return figures
+    if not os.path.exists(batched):
+        return None, None
+    scratch = tempfile.mkdtemp()  # it leaves a log where it runs
+    out = subprocess.run([batched, "-m", os.path.abspath(a.model), "-c", "4096", "-b", "2048", "-ub", "512", "-npp", "64", "-ntg", "32", "-npl", "16", "-t", str(a.threads),
+                          "-tb", str(a.threads), "-fa", "on", *(["-rtr"] if repack else [])], cwd=scratch, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
+    return float([line for line in out.splitlines() if line.startswith("|")][-1].split("|")[8]), None
 
 
 p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -130,25 +124,34 @@ if a.openvino:
     while (line := peer.stdout.readline()) and line != "ready\n":  # loading would disturb the first round
         pass
 
-    def openvino():
-        peer.stdin.write("\n")
+    def openvino(figure):
+        peer.stdin.write(figure + "\n")
         peer.stdin.flush()
         while line := peer.stdout.readline():
-            if line.startswith("{"):
-                return json.loads(line)
+            if re.match(r"[\d.]+$", line):
+                return float(line), None
         sys.exit("error: OpenVINO ended early")
 
     engines["openvino"] = openvino
 for entry in a.llama_bench:
     name, path = entry.split("=", 1)
-    engines[name] = lambda path=path: llama_bench(path, a)
+    engines[name] = lambda figure, path=path: llama_bench(path, a, figure)
 
 figures = {name: {} for name in engines}
+turns = list(engines)
 for r in range(a.rounds):
-    for name, measure in engines.items():
-        for key, value in measure().items():
-            figures[name].setdefault(key, []).append(value)
-        print(f"round {r + 1}/{a.rounds}: {name}: " + ", ".join(f"{k} {v[-1]:.2f}" if k[:5] == "share" else f"{k} {v[-1]:.0f}" for k, v in figures[name].items()), file=sys.stderr)
+    for figure in a.figures:
+        said = []
+        for name in turns:
+            rate, share = engines[name](figure)
+            if rate is not None:
+                figures[name].setdefault(figure, []).append(rate)
+                said.append(f"{name} {rate:.0f}")
+            if share is not None:
+                figures[name].setdefault("share of " + figure, []).append(share)
+                said[-1] += f" ({100 * share:.0f} %)"
+        turns.append(turns.pop(0))
+        print(f"round {r + 1}/{a.rounds}: {figure}: " + ", ".join(said), file=sys.stderr, flush=True)
 medians = {name: {k: statistics.median(v) for k, v in f.items()} for name, f in figures.items()}
 if a.json:
     print(json.dumps(medians))
@@ -167,3 +170,5 @@ for key in a.figures:
         best = max(medians[n].get(key, 0) for n in peers)
         cells.append(f"{mine / best:.2f}x" if best else "")
     print("| " + " | ".join(cells) + " |")
+lathe = engines["lathe"]
+print(f"\nlimits: reads of {min(lathe.reads) / 1e9:.0f} to {max(lathe.reads) / 1e9:.0f} GB/s, {min(lathe.macs) / 1e9:.0f} to {max(lathe.macs) / 1e9:.0f} billion 8-bit multiply-adds/s")

@@ -2,6 +2,7 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #include "ONNX/Array.h"
+#include <cmath>
 #include <cstdio>
 
 namespace lathe::interp {
@@ -16,6 +17,14 @@ int64_t Array::count() const {
 }
 
 void Array::put(int64_t k, double x) { f[size_t(k)] = onnx::roundTo(type, x); }
+
+int64_t truncated(double x) {
+  double v = std::trunc(x);
+  if (std::isnan(v)) return 0;
+  if (v >= 0x1p63) return v < 0x1p64 ? int64_t(uint64_t(v)) : INT64_MIN;
+  return v < -0x1p63 ? INT64_MIN : int64_t(v);
+}
+
 void Array::putInt(int64_t k, int64_t n) { i[size_t(k)] = onnx::wrapTo(type, n); }
 
 Array makeArray(DataType type, Sizes shape) {

@@ -38,6 +38,13 @@ struct Array {
   }
 };
 
+/// Whole numbers as ONNX Runtime adds and multiplies them: modulo 2^64. A graph's numbers are anybody's.
+inline int64_t plus(int64_t x, int64_t y) { return int64_t(uint64_t(x) + uint64_t(y)); }
+inline int64_t minus(int64_t x, int64_t y) { return int64_t(uint64_t(x) - uint64_t(y)); }
+inline int64_t times(int64_t x, int64_t y) { return int64_t(uint64_t(x) * uint64_t(y)); }
+/// |x| without its fraction, up to 2^64 (by its bits); 0 for NaN and INT64_MIN for what no integer of 64 bits is.
+int64_t truncated(double x);
+
 Array makeArray(onnx::DataType type, Sizes shape);
 
 /// Errors: unsupported (no numbers), invalidArgument (as many bytes as the shape says are expected).

@@ -55,6 +55,10 @@ Status attention(Evaluation &e) {
   int64_t mode = e.node.integer("qk_matmul_output_mode", 0), left = e.node.integer("left_window_size", -1), right = e.node.integer("right_window_size", -1);
   if (mode < 0 || mode > 3) return e.bad("qk_matmul_output_mode 0 .. 3", std::to_string(mode));
   bool causal = e.node.integer("is_causal", 0);
+  for (int64_t b = 0; e.has(6) && b < n.batch; ++b)
+    if (int64_t length = e.a(6).i[size_t(b)]; length < 0 || length > n.total)
+      return e.bad("'nonpad_kv_seqlen' of 0 .. " + std::to_string(n.total), std::to_string(length));
+  left = std::min(left, n.total + n.queries), right = std::min(right, n.total + n.queries); // as good as none
   for (int64_t b = 0; b < n.batch; ++b)
     for (int64_t h = 0; h < spec->heads; ++h)
       for (int64_t r = 0; r < n.queries; ++r) {

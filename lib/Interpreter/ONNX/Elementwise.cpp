@@ -43,7 +43,7 @@ Status floatUnary(Evaluation &e) {
   for (int64_t k = 0; k < e.out[0].count(); ++k) {
     double y = function(e, e.a(0).number(k));
     if (e.out[0].floating()) e.out[0].put(k, y);
-    else e.out[0].putInt(k, int64_t(y));
+    else e.out[0].putInt(k, truncated(y));
   }
   return Status();
 }
@@ -55,7 +55,7 @@ Status numberUnary(Evaluation &e) {
     if (op == "Shrink") {
       double v = x.number(k), y = v < -lambd ? v + bias : v > lambd ? v - bias : 0;
       if (x.floating()) e.out[0].put(k, y);
-      else e.out[0].putInt(k, int64_t(y));
+      else e.out[0].putInt(k, truncated(y));
     } else if (x.floating()) {
       double v = x.f[size_t(k)];
       double y = op == "Abs" ? std::abs(v) : op == "Neg" ? -v : op == "Relu" ? (v > 0 || std::isnan(v) ? v : 0) : v > 0 ? 1 : v < 0 ? -1 : v;
@@ -63,7 +63,7 @@ Status numberUnary(Evaluation &e) {
     } else {
       int64_t v = x.i[size_t(k)];
       bool negative = v < 0 && !x.isUnsigned();
-      int64_t y = op == "Abs" ? (negative ? -v : v) : op == "Neg" ? -v : op == "Relu" ? (negative ? 0 : v) : negative ? -1 : v != 0;
+      int64_t y = op == "Abs" ? (negative ? minus(0, v) : v) : op == "Neg" ? minus(0, v) : op == "Relu" ? (negative ? 0 : v) : negative ? -1 : v != 0;
       e.out[0].putInt(k, y);
     }
   }
@@ -102,10 +102,10 @@ int64_t intBinary(const Evaluation &e, int64_t x, int64_t y, bool isUnsigned, in
   const std::string &op = e.node.op;
   auto ux = uint64_t(x), uy = uint64_t(y);
   bool lower = isUnsigned ? ux < uy : x < y;
-  if (op == "Add") return int64_t(ux + uy);
-  if (op == "Sub") return int64_t(ux - uy);
-  if (op == "Mul") return int64_t(ux * uy);
-  if (op == "Div") return y == 0 ? 0 : isUnsigned ? int64_t(ux / uy) : y == -1 ? int64_t(0 - ux) : x / y;
+  if (op == "Add") return plus(x, y);
+  if (op == "Sub") return minus(x, y);
+  if (op == "Mul") return times(x, y);
+  if (op == "Div") return y == 0 ? 0 : isUnsigned ? int64_t(ux / uy) : y == -1 ? minus(0, x) : x / y;
   if (op == "Mod") {
     if (y == 0 || (!isUnsigned && y == -1)) return 0;
     if (isUnsigned) return int64_t(ux % uy);
@@ -117,14 +117,14 @@ int64_t intBinary(const Evaluation &e, int64_t x, int64_t y, bool isUnsigned, in
   if (op == "Xor" || op == "BitwiseXor") return x ^ y;
   if (op == "Max") return lower ? y : x;
   if (op == "Min") return lower ? x : y;
-  if (op == "PRelu") return !isUnsigned && x < 0 ? int64_t(ux * uy) : x;
+  if (op == "PRelu") return !isUnsigned && x < 0 ? times(x, y) : x;
   if (op == "BitShift") {
     bool left = e.node.string("direction", "") == "LEFT", inside = uy < uint64_t(width);
     if (left) return inside ? int64_t(ux << uy) : 0;
     if (!inside) return !isUnsigned && x < 0 ? -1 : 0;
     return isUnsigned ? int64_t(ux >> uy) : x >> y;
   }
-  return int64_t(std::pow(double(x), double(y)));
+  return truncated(std::pow(double(x), double(y)));
 }
 Status binary(Evaluation &e) {
   if (e.node.op == "BitShift" && e.node.string("direction", "") != "LEFT" && e.node.string("direction", "") != "RIGHT") return e.bad("attribute 'direction' LEFT or RIGHT", "'" + e.node.string("direction", "").str() + "'");
@@ -140,7 +140,7 @@ Status binary(Evaluation &e) {
       const Array &y = e.a(k);
       int64_t q = broadcastPlace(y.shape, index);
       if (first.floating()) f = floatBinary(e, f, y.number(q));
-      else if (y.floating()) i = int64_t(std::pow(first.number(p), y.f[size_t(q)])); // Pow
+      else if (y.floating()) i = truncated(std::pow(first.number(p), y.f[size_t(q)])); // Pow
       else i = intBinary(e, i, y.i[size_t(q)], first.isUnsigned(), onnxfile::dataTypeBits(first.type));
     }
     if (e.node.op == "Mean") f /= double(e.in.size());
@@ -219,9 +219,7 @@ Status cast(Evaluation &e) {
     } else if (out.type == DataType::boolean) {
       out.i[size_t(k)] = x.f[size_t(k)] != 0;
     } else {
-      double v = std::trunc(x.f[size_t(k)]);
-      int64_t n = std::isnan(v) ? 0 : v >= 0x1p63 ? (v < 0x1p64 ? int64_t(uint64_t(v)) : INT64_MIN) : v < -0x1p63 ? INT64_MIN : int64_t(v);
-      out.i[size_t(k)] = wrapTo(out.type, n);
+      out.i[size_t(k)] = wrapTo(out.type, truncated(x.f[size_t(k)]));
     }
   }
   return Status();

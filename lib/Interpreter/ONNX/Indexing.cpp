@@ -72,7 +72,7 @@ void combine(Array &out, int64_t to, const Array &updates, int64_t from, llvm::S
   } else {
     int64_t x = out.i[size_t(to)], y = updates.i[size_t(from)];
     bool less = out.isUnsigned() ? uint64_t(x) < uint64_t(y) : x < y;
-    out.putInt(to, how == "add" ? x + y : how == "mul" ? int64_t(uint64_t(x) * uint64_t(y)) : (how == "max") == less ? y : x);
+    out.putInt(to, how == "add" ? plus(x, y) : how == "mul" ? times(x, y) : (how == "max") == less ? y : x);
   }
 }
 Status checkReduction(Evaluation &e) {
@@ -126,8 +126,8 @@ Status tensorScatter(Evaluation &e) {
   Status status;
   forEach(update.shape, [&](const Sizes &i) {
     Sizes to(i);
-    int64_t n = x.shape[size_t(axis)], at = i[size_t(axis)] + (e.has(2) ? e.a(2).i[size_t(i[0])] : 0);
-    if (mode == "circular") at = (at % n + n) % n;
+    int64_t n = x.shape[size_t(axis)], at = plus(i[size_t(axis)], e.has(2) ? e.a(2).i[size_t(i[0])] : 0);
+    if (mode == "circular" && n) at = (at % n + n) % n;
     if (at < 0 || at >= n) {
       if (status.ok()) status = e.bad("an update within the cache", std::to_string(at) + " of " + std::to_string(n));
     } else {
@@ -217,7 +217,7 @@ Status oneHot(Evaluation &e) {
   forEach(shape, [&](const Sizes &i) {
     Sizes at(i);
     at.erase(at.begin() + axis);
-    auto hot = int64_t(indices.number(placeOf(indices.shape, at)));
+    int64_t hot = truncated(indices.number(placeOf(indices.shape, at)));
     if (hot < 0) hot += depth;
     e.out[0].copy(place++, e.a(2), i[size_t(axis)] == hot);
   });

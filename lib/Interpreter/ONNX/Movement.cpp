@@ -109,7 +109,7 @@ Status pad(Evaluation &e) {
     Sizes from(index);
     bool inside = true;
     for (size_t k = 0; k < from.size(); ++k) {
-      int64_t n = x.shape[k], at = index[k] - before[k];
+      int64_t n = x.shape[k], at = minus(index[k], before[k]);
       if (mode == "constant") {
         inside &= at >= 0 && at < n;
       } else if (mode == "edge") {
@@ -145,7 +145,7 @@ Status range(Evaluation &e) {
   }
   for (int64_t k = 0; k < out.count(); ++k) {
     if (out.floating()) out.put(k, e.a(0).f[0] + double(k) * e.a(2).f[0]);
-    else out.putInt(k, e.a(0).i[0] + k * e.a(2).i[0]);
+    else out.putInt(k, plus(e.a(0).i[0], times(k, e.a(2).i[0])));
   }
   return Status();
 }
@@ -180,7 +180,7 @@ Status trilu(Evaluation &e) {
   bool upper = e.node.integer("upper", 1);
   forEach(x.shape, [&](const Sizes &index) {
     int64_t row = index[index.size() - 2], column = index.back();
-    if (upper ? column >= row + k : column <= row + k) e.out[0].copy(place, x, place);
+    if (upper ? column - row >= k : column - row <= k) e.out[0].copy(place, x, place);
     ++place;
   });
   return Status();
@@ -188,7 +188,7 @@ Status trilu(Evaluation &e) {
 Status eyeLike(Evaluation &e) {
   Array &out = e.out[0];
   for (int64_t row = 0; row < out.shape[0]; ++row) {
-    int64_t column = row + e.node.integer("k", 0);
+    int64_t column = plus(row, e.node.integer("k", 0));
     if (column < 0 || column >= out.shape[1]) continue;
     if (out.floating()) out.put(row * out.shape[1] + column, 1);
     else out.putInt(row * out.shape[1] + column, 1);

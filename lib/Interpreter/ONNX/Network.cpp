@@ -61,7 +61,7 @@ Status gemm(Evaluation &e) {
     sum *= alpha;
     if (e.has(2)) sum += beta * e.a(2).number(broadcastPlace(e.a(2).shape, i));
     if (a.floating()) e.out[0].put(place++, sum);
-    else e.out[0].putInt(place++, int64_t(sum));
+    else e.out[0].putInt(place++, truncated(sum));
   });
   return Status();
 }
@@ -95,7 +95,7 @@ Status einsum(Evaluation &e) {
   });
   for (int64_t k = 0; k < e.out[0].count(); ++k) {
     if (e.out[0].floating()) e.out[0].put(k, sums[size_t(k)]);
-    else e.out[0].putInt(k, int64_t(sums[size_t(k)]));
+    else e.out[0].putInt(k, truncated(sums[size_t(k)]));
   }
   return Status();
 }

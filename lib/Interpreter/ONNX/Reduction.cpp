@@ -57,9 +57,9 @@ Status reduce(Evaluation &e) {
           bool less = isUnsigned ? uint64_t(v) < uint64_t(sum) : v < sum, more = isUnsigned ? uint64_t(v) > uint64_t(sum) : v > sum;
           if (m == 0 || (op == "ReduceMax" ? more : less)) sum = v;
         } else if (op == "ReduceProd") {
-          sum = int64_t(uint64_t(sum) * uint64_t(v));
+          sum = times(sum, v);
         } else {
-          sum = int64_t(uint64_t(sum) + uint64_t(op == "ReduceL1" && v < 0 && !isUnsigned ? -v : op == "ReduceSumSquare" ? v * v : v));
+          sum = plus(sum, op == "ReduceL1" && v < 0 && !isUnsigned ? minus(0, v) : op == "ReduceSumSquare" ? times(v, v) : v);
         }
       }
       if (op == "ReduceMean" && !members.empty()) sum = isUnsigned ? int64_t(uint64_t(sum) / members.size()) : sum / int64_t(members.size());
@@ -88,7 +88,7 @@ Status reduce(Evaluation &e) {
     if (op == "ReduceMax") sum = most;
     if (op == "ReduceMin") sum = least;
     if (out.floating()) out.put(place++, sum);
-    else out.putInt(place++, int64_t(sum));
+    else out.putInt(place++, truncated(sum));
   });
   return Status();
 }
@@ -167,7 +167,7 @@ Status cumulative(Evaluation &e) {
       if (exclusive && x.floating()) e.out[0].put(k, f);
       else if (exclusive) e.out[0].putInt(k, i);
       if (x.floating()) f = product ? f * x.f[size_t(k)] : f + x.f[size_t(k)];
-      else i = product ? int64_t(uint64_t(i) * uint64_t(x.i[size_t(k)])) : int64_t(uint64_t(i) + uint64_t(x.i[size_t(k)]));
+      else i = product ? times(i, x.i[size_t(k)]) : plus(i, x.i[size_t(k)]);
       if (!exclusive && x.floating()) e.out[0].put(k, f);
       else if (!exclusive) e.out[0].putInt(k, i);
     }

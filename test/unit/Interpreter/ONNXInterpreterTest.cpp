@@ -5,6 +5,7 @@
 #include "lathe/InitAll.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
+#include <cstring>
 #include <gtest/gtest.h>
 
 using namespace lathe;
@@ -30,7 +31,71 @@ std::string negate(const HostTensor &input) {
   return (*results)[0].shape == std::vector<int64_t>{3} && (*results)[0].data == std::vector<uint8_t>{255, 254, 253} ? "ok" : "another result";
 }
 
+constexpr int64_t least = INT64_MIN, most = INT64_MAX;
+
+/// What |op| of |version| with |attributes| makes of tensors of 64-bit integers, or the message.
+std::string numbers(const std::string &op, int version, const std::vector<std::pair<std::vector<int64_t>, std::vector<int64_t>>> &inputs, const std::string &attributes = "") {
+  mlir::DialectRegistry registry;
+  registerAllDialects(registry);
+  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
+  context.loadAllAvailableDialects();
+  std::string heads, names, types;
+  std::vector<HostTensor> tensors;
+  for (const auto &[shape, values] : inputs) {
+    std::string name = "%x" + std::to_string(tensors.size()), type = "tensor<", comma = tensors.empty() ? "" : ", ";
+    for (size_t k = 0; k < shape.size(); ++k)
+      type += "?x";
+    type += "i64>";
+    heads += comma + name + ": " + type, names += comma + name, types += comma + type;
+    HostTensor tensor{DataType::int64, shape, std::vector<uint8_t>(values.size() * 8)};
+    if (!values.empty()) memcpy(tensor.data.data(), values.data(), tensor.data.size());
+    tensors.push_back(std::move(tensor));
+  }
+  auto module = mlir::parseSourceString<mlir::ModuleOp>("func.func @main(" + heads + ") -> tensor<*x!onnx.any> {\n  %y = onnx.op \"" + op + "\"(" + names + ") {version = " + std::to_string(version) + " : i64, attrs = {" + attributes +
+                                                            "}} : (" + types + ") -> tensor<*x!onnx.any>\n  return %y : tensor<*x!onnx.any>\n}", &context);
+  if (!module) return "does not parse";
+  auto results = interp::runONNX(*module, tensors);
+  if (!results.ok()) return results.status().message();
+  std::string text;
+  for (size_t k = 0; k < (*results)[0].data.size(); k += 8) {
+    int64_t n;
+    memcpy(&n, (*results)[0].data.data() + k, 8);
+    text += (k ? " " : "") + (n == least ? "least" : n == most ? "most" : std::to_string(n));
+  }
+  return text;
+}
+
 } // namespace
+
+TEST(ONNXInterpreter, WholeNumbersAreModulo64Bits) {
+  EXPECT_EQ(numbers("Neg", 13, {{{3}, {least, most, 5}}}), "least -9223372036854775807 -5");
+  EXPECT_EQ(numbers("Abs", 13, {{{3}, {least, -7, 5}}}), "least 7 5");
+  EXPECT_EQ(numbers("Add", 14, {{{2}, {most, least}}, {{2}, {1, -1}}}), "least most");
+  EXPECT_EQ(numbers("Sub", 14, {{{2}, {least, 0}}, {{2}, {1, least}}}), "most least");
+  EXPECT_EQ(numbers("Mul", 14, {{{2}, {most, least}}, {{2}, {2, -1}}}), "-2 least");
+  EXPECT_EQ(numbers("Div", 14, {{{2}, {least, most}}, {{2}, {-1, -1}}}), "least -9223372036854775807");
+  EXPECT_EQ(numbers("Mod", 13, {{{1}, {least}}, {{1}, {-1}}}), "0");
+  EXPECT_EQ(numbers("ReduceSum", 13, {{{3}, {most, most, 3}}}), "1");
+  EXPECT_EQ(numbers("ReduceL1", 18, {{{2}, {least, -1}}}), "-9223372036854775807");
+  EXPECT_EQ(numbers("ReduceSumSquare", 18, {{{2}, {int64_t(1) << 32, 3}}}), "9");
+  EXPECT_EQ(numbers("ReduceProd", 18, {{{2}, {int64_t(1) << 32, int64_t(3) << 31}}}), "least");
+  EXPECT_EQ(numbers("CumSum", 14, {{{3}, {most, 1, 1}}, {{}, {0}}}), "most least -9223372036854775807");
+  EXPECT_EQ(numbers("Range", 11, {{{}, {least}}, {{}, {least / 2}}, {{}, {int64_t(1) << 61}}}), "least -6917529027641081856");
+  EXPECT_EQ(numbers("ScatterElements", 18, {{{2}, {most, 1}}, {{1}, {0}}, {{1}, {1}}}, "reduction = \"add\""), "least 1");
+  EXPECT_EQ(numbers("MatMul", 13, {{{1, 2}, {most, 1}}, {{2, 1}, {2, 3}}}), "1");
+  // Places count from numbers of the graph too.
+  EXPECT_EQ(numbers("Trilu", 14, {{{2, 2}, {1, 2, 3, 4}}, {{}, {most}}}), "0 0 0 0");
+  EXPECT_EQ(numbers("Trilu", 14, {{{2, 2}, {1, 2, 3, 4}}, {{}, {least}}}), "1 2 3 4");
+  EXPECT_EQ(numbers("EyeLike", 22, {{{2, 2}, {1, 2, 3, 4}}}, "k = 9223372036854775807 : i64"), "0 0 0 0");
+  EXPECT_EQ(numbers("EyeLike", 22, {{{2, 2}, {1, 2, 3, 4}}}, "k = -1 : i64"), "0 0 1 0");
+}
+
+TEST(ONNXInterpreter, WhatNumbersCannotBe) {
+  EXPECT_EQ(numbers("TensorScatter", 24, {{{1, 2, 1}, {1, 2}}, {{1, 1, 1}, {3}}, {{1}, {most}}}), "node 'TensorScatter' (TensorScatter, opset 24): expected an update within the cache, found 9223372036854775807 of 2");
+  EXPECT_EQ(numbers("TensorScatter", 24, {{{1, 0, 1}, {}}, {{1, 1, 1}, {3}}, {{1}, {0}}}, "mode = \"circular\""), "node 'TensorScatter' (TensorScatter, opset 24): expected an update that fits into int64[1,0,1], found int64[1,1,1]");
+  EXPECT_EQ(numbers("Pad", 24, {{{0}, {}}, {{2}, {1, 1}}}, "mode = \"wrap\""), "node 'Pad' (Pad, opset 24): expected elements to repeat, found int64[0]");
+  EXPECT_EQ(numbers("Pad", 24, {{{0}, {}}, {{2}, {1, 1}}}, "mode = \"edge\""), "node 'Pad' (Pad, opset 24): expected elements to repeat, found int64[0]");
+}
 
 TEST(ONNXInterpreter, TensorsHaveTheBytesThatTheirShapeSays) {
   EXPECT_EQ(negate({DataType::int8, {3}, {1, 2, 3}}), "ok");

@@ -37,7 +37,7 @@ configure() { # configure PRESET DIRECTORY
 build() { # build DIRECTORY TARGET...
   local dir=$1
   shift
-  say "build: $dir (two jobs; from nothing about 4 minutes on 2 cores with a warm compiler cache)"
+  say "build: $dir (two jobs; from nothing up to 14 minutes on 2 cores, about 4 with a warm compiler cache)"
   ninja -C "$dir" -j"${LATHE_JOBS:-2}" "$@" >"$dir/build.log" 2>&1 || { grep -E 'error|FAILED' -A 8 "$dir/build.log" | head -60 >&2; fail "the build failed, see $dir/build.log"; }
 }
 

@@ -6,7 +6,7 @@ QUESTION=${1:-"Why is the sky blue? Answer in two sentences."}
 
 cat >&2 <<'TEXT'
 This installs Debian packages (about 250 MB to download, 1.6 GB on disk), builds Lathe (about 4 minutes on 2 cores with a warm
-compiler cache, longer the first time; 300 MB), downloads SmolLM2-135M-Instruct (93 MB) and compiles it. What is already there is not done again.
+compiler cache, about 10 the first time; 300 MB), downloads SmolLM2-135M-Instruct (93 MB) and compiles it. What is already there is not done again.
 TEXT
 install_packages $PACKAGES
 configure release build

@@ -14,8 +14,8 @@ done
 
 cat >&2 <<'TEXT'
 This installs Debian packages (about 250 MB to download, 1.7 GB on disk), builds Lathe and its tests (about 4 minutes on 2 cores with a warm
-compiler cache, longer the first time; 600 MB, and as much again with sanitizers), downloads SmolLM2-135M-Instruct (93 MB), NVIDIA's
-assembler (40 MB), ONNX Runtime and what else tests compare with (about 80 MB), and runs the tests (about 15 minutes on two quiet cores).
+compiler cache, up to 14 the first time; 600 MB, and as much again with sanitizers), downloads SmolLM2-135M-Instruct (93 MB), NVIDIA's
+assembler (40 MB), ONNX Runtime and what else tests compare with (about 80 MB), and runs the tests (about 35 minutes on two quiet cores).
 What is already there is not done again.
 TEXT
 if [ "$FULL" = 1 ]; then

@@ -66,6 +66,11 @@ static const char *kindText(AttributeSchema::Kind kind) {
   }
 }
 
+/// Attributes that say yes or no. What a runtime makes of another number is its own affair (some ask for 1, some for anything but 0), so there is none.
+static bool isFlag(StringRef attribute) {
+  return llvm::is_contained({"causal", "do_rotary", "interleaved", "is_causal", "is_packed_batching", "rotary_interleaved", "unidirectional"}, attribute);
+}
+
 LogicalResult NodeOp::verify() {
   auto found = findOperator(getDomain(), getOpType(), getVersion());
   if (!found.ok()) return emitOpError() << "'" << getOpType() << "': " << found.status().message();
@@ -92,6 +97,9 @@ LogicalResult NodeOp::verify() {
     if (!schema) return emitOpError() << "'" << getOpType() << "': attribute '" << entry.getName().getValue() << "' is not known to version " << op.since;
     if (!fits(schema->kind, entry.getValue()))
       return emitOpError() << "'" << getOpType() << "': attribute '" << entry.getName().getValue() << "': expected " << kindText(schema->kind) << ", found " << entry.getValue();
+    auto number = dyn_cast<IntegerAttr>(entry.getValue());
+    if (number && isFlag(entry.getName().getValue()) && number.getValue().ugt(1))
+      return emitOpError() << "'" << getOpType() << "': attribute '" << entry.getName().getValue() << "': expected 0 or 1, found " << number.getValue().getSExtValue();
   }
   for (const AttributeSchema &schema : op.attributes)
     if (schema.required && schema.kind != AttributeSchema::graph && schema.kind != AttributeSchema::other && !getAttrs().contains(schema.name))

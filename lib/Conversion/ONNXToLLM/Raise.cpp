@@ -76,6 +76,8 @@ private:
   std::map<Operation *, std::shared_ptr<const Known>> tables; ///< that runs looked into
   std::vector<bool> branches; ///< that the first run took at every If
   std::set<int64_t> numbers;    ///< that all runs computed whatever their sizes: where a graph may change what it does
+  std::map<Operation *, double> quotients; ///< of the runs so far
+  bool buckets = false;                    ///< two runs had others
   std::set<int64_t> thresholds; ///< those among them that single numbers are compared with
 };
 
@@ -246,6 +248,8 @@ bool Raiser::runOnce(const Roles &roles, Sizes sizes, Parts &parts) {
   beyond = run.beyond;
   sixteenBits = run.own != DataType::float32;
   tables.insert(run.tables.begin(), run.tables.end());
+  for (auto [op, value] : run.quotients)
+    buckets |= quotients.try_emplace(op, value).first->second != value;
   for (auto [all, own] : {std::pair(&numbers, &run.numbers), {&thresholds, &run.thresholds}})
     if (all->empty()) *all = *own;
     else std::erase_if(*all, [own = own](int64_t n) { return !own->count(n); });
@@ -323,7 +327,7 @@ bool Raiser::lookAt(const Roles &roles, Sizes sizes, Parts &parts) {
 /// Windows, rotations and scales may change with the position, at numbers that a graph compares with and in tables. So the last positions are looked at,
 /// lengths and positions around every number, all of a short sequence and some of a long one. Only a table that ends earlier makes the longest sequence shorter.
 bool Raiser::lookFurther(const Roles &roles, Parts &parts) {
-  constexpr int64_t first = 16, chunk = 251, budget = int64_t(1) << 20, wide = int64_t(1) << 17, spread = int64_t(1) << 16, longest = 1024;
+  constexpr int64_t first = 16, chunk = 251, budget = int64_t(1) << 20, wide = int64_t(1) << 17, spread = int64_t(1) << 16, longest = 1024, prompt = 362, bucketed = 64;
   constexpr size_t most = 128;
   std::vector<int64_t> places(numbers.begin(), numbers.end()), steps(thresholds.begin(), thresholds.end());
   int64_t positions = positionsOf(parts);
@@ -333,7 +337,13 @@ bool Raiser::lookFurther(const Roles &roles, Parts &parts) {
     if (!beyond || tries == 8) return false;
     reach -= std::min(beyond, reach - first);
   }
-  if (reach <= first) return true; // the runs before saw these
+  auto all = [&](int64_t steps, int64_t pasts) {
+    for (int64_t step = 1; step <= steps; ++step)
+      for (int64_t past = 0; past <= std::min(pasts, reach - step); ++past)
+        if (step + past > 1 && !lookAt(roles, {1, step, past}, parts)) return false; // one token alone has no axes to tell apart
+    return true;
+  };
+  if (reach <= first) return all(reach, reach);
   // The length, which is one for all rows of a run, around every number.
   std::erase_if(places, [&](int64_t n) { return n < first || n >= reach; });
   if (places.size() > most) {
@@ -343,12 +353,19 @@ bool Raiser::lookFurther(const Roles &roles, Parts &parts) {
   for (int64_t n : places)
     for (Sizes sizes : {Sizes{1, 5, n - 2}, Sizes{1, 1, n - 1}, Sizes{1, 1, n}})
       if (sizes.total() <= reach && !lookAt(roles, sizes, parts)) return false;
+  // A first step may do what no later one does: with as many tokens as there is room for in one mask, and around every number of which there are not too many.
+  int64_t prompts = 0;
+  for (int64_t n : places)
+    if (n < reach && (prompts += (n + 1) * (n + 1)) <= budget && !lookAt(roles, {1, n + 1, 0}, parts)) return false;
+  if (!lookAt(roles, {1, std::min(reach, prompt), 0}, parts)) return false;
+  // Lengths that are divided and rounded change what they are at multiples of numbers.
+  if (buckets && (!all(1, chunk) || !all(bucketed, 1))) return false;
   // Steps of as many tokens as a size is compared with, and for the smallest also such pasts and lengths. Longer steps are looked at while there is room for them.
   int64_t elements = 0;
   for (int64_t last = 0; int64_t n : steps) {
     for (int64_t near = std::max(last + 1, n - 1); near <= n + 1; ++near) {
       Sizes sizes{1, near, 1};
-      if (sizes.total() > reach) break;
+      if (near > reach) break;
       last = near;
       elements += sizes.step * sizes.total();
       if (elements > (budget << 2) && near > longest) break;
@@ -357,7 +374,7 @@ bool Raiser::lookFurther(const Roles &roles, Parts &parts) {
               std::to_string(budget << 3) + " elements for all of those of up to " + std::to_string(longest) + " tokens";
         return false;
       }
-      if (!lookAt(roles, sizes, parts)) return false;
+      if ((near > 1 && !lookAt(roles, {1, near, 0}, parts)) || (sizes.total() <= reach && !lookAt(roles, sizes, parts))) return false;
     }
     for (int64_t before = std::max<int64_t>(0, n - 3); n < first && before <= n + 1; ++before)
       if (!lookAt(roles, {1, 2, before}, parts)) return false;
@@ -710,6 +727,8 @@ OwningOpRef<ModuleOp> Raiser::run() {
     numbers.clear();
     thresholds.clear();
     tables.clear();
+    quotients.clear();
+    buckets = false;
     seen.clear();
     bool ok = attempt(roles, parts);
     if (ok) {

@@ -40,7 +40,7 @@ TermId Terms::asGelu(TermId product) {
     if (!is(curve, Kind::unary, "tanh")) continue;
     TermId inner = terms[curve].in[0];
     double outer = 1;
-    bool byX = false;
+    int byX = 0;
     // sqrt(2/pi) (x + c x^3), or x sqrt(2/pi) (1 + c x^2).
     SmallVector<TermId> parts, open = {inner};
     for (size_t steps = 0; !open.empty() && steps < maxParts; ++steps) {
@@ -49,7 +49,7 @@ TermId Terms::asGelu(TermId product) {
         outer *= terms[id].number;
         open.push_back(terms[id].in[0]);
       } else if (is(id, Kind::mul)) open.append(terms[id].in.begin(), terms[id].in.end());
-      else if (id == x) byX = true;
+      else if (id == x) ++byX;
       else parts.push_back(id);
     }
     if (!open.empty() || !near(outer, std::sqrt(2 / M_PI)) || parts.size() != 1) continue;
@@ -60,7 +60,7 @@ TermId Terms::asGelu(TermId product) {
     if (!byX && sum.kind == Kind::add)
       for (int s = 0; s < 2; ++s)
         if (sum.in[s] == x && isPower(sum.in[1 - s], "cube")) return activation("gelu_tanh", x);
-    if (byX && sum.kind == Kind::addNumber && sum.number == 1 && isPower(sum.in[0], "square")) return activation("gelu_tanh", x);
+    if (byX == 1 && sum.kind == Kind::addNumber && sum.number == 1 && isPower(sum.in[0], "square")) return activation("gelu_tanh", x);
   }
   return -1;
 }

@@ -160,6 +160,16 @@ void GraphRun::noteThresholds(NodeOp op, In in) {
       if (double value = std::fabs(x->known->number(k)); value >= 2 && value <= (1 << 20)) thresholds.insert(static_cast<int64_t>(value));
 }
 
+void GraphRun::noteQuotient(NodeOp op, In in, const Known &result) {
+  StringRef name = op.getOpType();
+  bool rounds = llvm::is_contained({"Floor", "Ceil", "Round", "Mod", "BitShift"}, name) || (name == "Div" && !result.isFloat()) || (name == "Cast" && in[0]->known && in[0]->known->isFloat() && !result.isFloat());
+  if (!op.getDomain().empty() || !rounds || result.elements() > 8) return;
+  double sum = 0;
+  for (int64_t k = 0; k < result.elements(); ++k)
+    sum += result.number(k);
+  quotients[op] = sum;
+}
+
 void GraphRun::constant(onnx::ConstantOp op) {
   values[op.getResult()] = known(fromElements(op.getValue()));
   noteNumbers(*values[op.getResult()].known);
@@ -267,6 +277,7 @@ void GraphRun::node(NodeOp op) {
       numbers.push_back(x->known.get());
     auto result = evaluate(op, numbers);
     if (result.ok()) {
+      if (!result->empty()) noteQuotient(op, in, result->front());
       for (size_t k = 0; k < out.size() && k < result->size(); ++k)
         out[k] = known(std::move((*result)[k]));
       // 1 + w stays a weight (Gemma's norms).

@@ -57,6 +57,8 @@ public:
   std::set<int64_t> numbers;
   /// Numbers among those that small results are compared with or computed from: at such a number of tokens the graph may change what it does, however small it is.
   std::set<int64_t> thresholds;
+  /// Whole numbers that single ones were divided or rounded to, by their sum: those that differ between runs put lengths into buckets.
+  std::map<mlir::Operation *, double> quotients;
   /// Which branch every If took, in order.
   std::vector<bool> branches;
   /// What |branches| are behind a past. A run without one that takes another looks at both, which have to give the same; null: no run was before.
@@ -89,6 +91,7 @@ private:
   void noteNumbers(const Known &value);
   void noteTable(NodeOp op, In in);
   void noteThresholds(NodeOp op, In in);
+  void noteQuotient(NodeOp op, In in, const Known &result);
   /// Reads the numbers of a stored table that is too long to be read for what it may be alone.
   void load(Abstract &x);
 

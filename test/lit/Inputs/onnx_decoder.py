@@ -561,6 +561,14 @@ class Graph:
                 if self.o.change.startswith('past:'):
                     past = self.op('Slice', self.op('Shape', f'%past{i}k'), self.constant([2]), self.constant([3]))
                     s = self.op('Mul', s, self.op('Where', self.op('Equal', past, self.constant([int(self.o.change[5:])])), self.number(2), self.number(1)))
+                if self.o.change.startswith('prompt:'):  # a first step of more tokens
+                    past, step = (self.op('Gather', self.op('Shape', of), self.constant(axis), axis=0) for of, axis in ((f'%past{i}k', 2), ('POSITIONS', 1)))
+                    both = self.op('And', self.op('Equal', past, self.constant(0)), self.op('Greater', step, self.constant(int(self.o.change[7:]))))
+                    s = self.op('Mul', s, self.op('Where', both, self.number(2), self.number(1)))
+                if self.o.change.startswith('bucket:'):  # every so many tokens of the past are a bucket, and the third is another
+                    past = self.op('Gather', self.op('Shape', f'%past{i}k'), self.constant(2), axis=0)
+                    third = self.op('Equal', self.op('Div', past, self.constant(int(self.o.change[7:]))), self.constant(2))
+                    s = self.op('Mul', s, self.op('Where', third, self.number(2), self.number(1)))
                 if self.o.change in ('decode', 'first'):
                     of, axis, length = ('POSITIONS', 1, 1) if self.o.change == 'decode' else (f'%past{i}k', 2, 0)
                     one = self.op('Equal', self.op('Slice', self.op('Shape', of), self.constant([axis]), self.constant([axis + 1])), self.constant([length]))
@@ -606,6 +614,9 @@ class Graph:
             y = self.op('Mul', self.op('Mul', self.op('Mul', gate, curve), self.number(0.5)), up)
         elif way == 'tanh':
             cubic = self.op('Add', gate, self.op('Mul', self.op('Pow', gate, self.number(3)), self.number(0.044715)))
+            if self.broken('gelu-squared', i):  # x x (1 + c x^2)
+                square = self.op('Add', self.op('Mul', self.op('Pow', gate, self.number(2)), self.number(0.044715)), self.number(1))
+                cubic = self.op('Mul', self.op('Mul', gate, square), gate)
             curve = self.op('Add', self.op('Tanh', self.op('Mul', cubic, self.number(math.sqrt(2 / math.pi)))), self.number(1))
             y = self.op('Mul', self.op('Mul', self.op('Mul', gate, self.number(0.5)), curve), up)
         else:  # no gate: x + bias through the activation
@@ -709,7 +720,7 @@ def main():
     parser.add_argument('--total', default='', choices=['', 'last-all', 'all-last'], help='what GroupQueryAttention takes for lengths is an input, its last place first or behind')
     parser.add_argument('--table', type=int, default=64, help='rows and columns of a mask that is stored')
     parser.add_argument('--change', default='', help='table|frequencies|clip|scale|hole:POSITION: what changes there, cosines or the scale of scores; '
-                        'table:FIRST-LAST and frequencies:LOW-HIGH, between them; numbers:COUNT: so many constants; step:N, steps:N, past:N: the scale of scores in steps of N or of more than N tokens, or behind a past of N; steps:M,...,N: the same, and steps are compared with M and more, where nothing changes; decode, first: the scale of scores in steps of one token, or behind an empty past')
+                        'table:FIRST-LAST and frequencies:LOW-HIGH, between them; numbers:COUNT: so many constants; step:N, steps:N, past:N, prompt:N, bucket:N: the scale of scores in steps of N or of more than N tokens, behind a past of N, in first steps of more than N, or behind a past of 2 N to 3 N - 1; steps:M,...,N: the same, and steps are compared with M and more, where nothing changes; decode, first: the scale of scores in steps of one token, or behind an empty past')
     parser.add_argument('--bias', action='store_true')
     parser.add_argument('--headnorm', action='store_true')
     parser.add_argument('--postnorms', action='store_true')

@@ -88,6 +88,22 @@ func.func @attribute_type(%a: tensor<f32>) {
 
 // -----
 
+func.func @flag(%a: tensor<1x2x3x4xf32>) {
+  // expected-error@+1 {{'Attention': attribute 'is_causal': expected 0 or 1, found 2}}
+  %0 = onnx.op "Attention"(%a, %a, %a) {version = 23 : i64, attrs = {is_causal = 2 : i64}} : (tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>) -> tensor<1x2x3x4xf32>
+  return
+}
+
+// -----
+
+func.func @negative_flag(%a: tensor<1x2x3x4xf32>) {
+  // expected-error@+1 {{'RotaryEmbedding': attribute 'interleaved': expected 0 or 1, found -1}}
+  %0 = onnx.op "RotaryEmbedding"(%a, %a, %a) {version = 23 : i64, attrs = {interleaved = -1 : i64}} : (tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>) -> tensor<1x2x3x4xf32>
+  return
+}
+
+// -----
+
 func.func @required(%a: tensor<f32>) {
   // expected-error@+1 {{'Concat': expected an attribute 'axis'}}
   %0 = onnx.op "Concat"(%a) {version = 13 : i64} : (tensor<f32>) -> tensor<f32>

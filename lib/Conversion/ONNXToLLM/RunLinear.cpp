@@ -129,10 +129,21 @@ bool GraphRun::norms(NodeOp op, In in, Out out) {
     eps = op.getFloat("epsilon", 1e-12);
     Abstract sum;
     if (in[0]->is != Abstract::term || in[1]->is != Abstract::term) return refuse("a sum of something else than tokens' values");
-    termTerm("Add", *in[0], *in[1], sum);
-    if (!why.empty()) return true;
     unsigned biasAt = layer ? 4 : 3;
-    if (in.size() > biasAt && in[biasAt]->is != Abstract::absent) {
+    bool biased = in.size() > biasAt && in[biasAt]->is != Abstract::absent;
+    Abstract parts[] = {*in[0], *in[1]};
+    // An optimizer takes the bias of the linear before it.
+    for (Abstract &part : parts)
+      if (const Term &made = terms[part.id]; biased && made.kind == Kind::linear && !made.bias) {
+        Abstract whole;
+        termNumber("Add", part, *in[biasAt], false, whole);
+        if (!why.empty()) return true;
+        part = whole;
+        biased = false;
+      }
+    termTerm("Add", parts[0], parts[1], sum);
+    if (!why.empty()) return true;
+    if (biased) {
       Abstract shifted;
       termNumber("Add", sum, *in[biasAt], false, shifted);
       if (!why.empty()) return true;

@@ -250,13 +250,14 @@ class Graph:
 
     def skip(self, x, y, name):
         """x + y and its norm."""
-        if self.o.skip:
+        if self.o.skip or self.o.skip_bias:
+            more = [self.weight(f'{name}.skip'.replace('.', '_').replace('-', '_'), HIDDEN, scale=0.1)] if self.o.skip_bias else []
             w = self.weight(f'{name}.weight'.replace('.', '_').replace('-', '_'), HIDDEN, scale=0.1, offset=1.0)
             if self.o.norm == 'layer':
                 b = self.weight(f'{name}.bias'.replace('.', '_').replace('-', '_'), HIDDEN, scale=0.1)
-                out = self.contrib('SkipLayerNormalization', x, y, w, b, results=4, epsilon=1e-5)
+                out = self.contrib('SkipLayerNormalization', x, y, w, b, *more, results=4, epsilon=1e-5)
             else:
-                out = self.contrib('SkipSimplifiedLayerNormalization', x, y, w, results=4, epsilon=1e-5)
+                out = self.contrib('SkipSimplifiedLayerNormalization', x, y, w, *more, results=4, epsilon=1e-5)
             return out[3], out[0]
         x = self.op('Add', x, y)
         return x, self.norm(x, name)
@@ -621,7 +622,7 @@ class Graph:
             y = self.op('Mul', self.op('Mul', self.op('Mul', gate, self.number(0.5)), curve), up)
         else:  # no gate: x + bias through the activation
             y = self.contrib('BiasGelu', up, self.weight(f'{n}_up_bias', INNER))
-            return self.linear(y, f'{n}.down', INNER, HIDDEN, bias=True)
+            return self.linear(y, f'{n}.down', INNER, HIDDEN, bias=not self.o.skip_bias)
         return self.linear(y, f'{n}.down', INNER, HIDDEN)
 
     def text(self):
@@ -697,6 +698,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--norm', default='op', choices=['chain', 'chain-div', 'power', 'op', 'simplified', 'layer', 'layer-chain'])
     parser.add_argument('--skip', action='store_true')
+    parser.add_argument('--skip-bias', action='store_true', help="skip norms that take the bias of the linear before them")
     parser.add_argument('--rope', default='op', choices=['none', 'chain', 'halves', 'op', 'contrib', 'pairs-op', 'pairs-contrib', 'pairs-chain', 'pairs-turned', 'pairs-part', 'half-heads', 'sub-heads', 'short-rows'])
     parser.add_argument('--stretch', type=float, default=1.0, help='factor of cosines and sines')
     parser.add_argument('--detune', type=float, default=0.0, help='how far frequencies are from the formula')

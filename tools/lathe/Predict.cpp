@@ -8,8 +8,10 @@
 namespace lathe::tool {
 
 Figures workOf(const Launch &l, double rows, double rowsOfSequence, double entries, const MachineLimits &limits, double fromCache) {
-  // Rows of one sequence that an item takes together read their history once.
-  double shared = l.itemKind == ItemKind::perRowBlock ? std::min<double>(l.itemRows, rowsOfSequence) : 1;
+  // Rows of one sequence that an item takes together read their history once; of a split form's items (whose itemRows are
+  // tokens of history) so many do.
+  double together = l.itemKind == ItemKind::perRowBlock ? l.itemRows : l.itemKind == ItemKind::perRowChunk ? 12 : 1;
+  double shared = std::min(together, rowsOfSequence);
   Figures f;
   f.launches = 1;
   f.bytes = static_cast<double>(l.weightBytes) + static_cast<double>(l.bytesPerRow) * rows +

@@ -20,7 +20,7 @@ def LLMToKernelPass : Pass<"llm-to-kernel", "::mlir::ModuleOp"> {
 def KernelToPlanPass : Pass<"kernel-to-plan", "::mlir::ModuleOp"> {
   let summary = "lay the step out: arena offsets, launches, row buckets";
   let description = [{
-    Kernel calls become launches of deduplicated kernels. Buffers get offsets by lifetime; decode-sized buckets split attention by chunks of history. The
+    Kernel calls become launches of deduplicated kernels. Buffers get offsets by lifetime; buckets of few rows split attention by chunks of history. The
     body of the step and its head become two entries.
 
     Before: `%y = kernel.norm %x weight @n eps 1.0e-5 : ...`. After: `plan.launch "norm" @k3 [@b0, @n, @b1] + [0, 0, 0] ...` with `plan.kernel @k3 family "norm" {...}`.
@@ -30,7 +30,7 @@ def KernelToPlanPass : Pass<"kernel-to-plan", "::mlir::ModuleOp"> {
     Option<"maxRows", "max-rows", "int64_t", "512", "rows of one step">,
     Option<"maxSeq", "max-seq", "int64_t", "0", "positions; 0: max_sequence of the module's llm.model attribute">,
     Option<"chunk", "chunk", "int64_t", "256", "tokens of history per attention chunk">,
-    Option<"splitRows", "split-rows", "int64_t", "16", "rows up to which attention is split by chunks; 0: never">,
+    Option<"splitRows", "split-rows", "int64_t", "64", "rows up to which attention is split by chunks (fewer where partials would take more than 64 MB; on a GPU 16); 0: never">,
     Option<"logitBytes", "logit-bytes", "int64_t", "16777216", "largest logits buffer">,
     Option<"gpu", "gpu", "bool", "false", "lay out and launch for NVIDIA GPUs: their activation layout, blocks instead of items, more buckets">,
   ];

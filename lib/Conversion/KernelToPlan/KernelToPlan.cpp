@@ -46,6 +46,9 @@ public:
     int64_t stride = output.getLogits().getType().getStride();
     maxOutRows = std::clamp<int64_t>(options.logitBytes / (stride * 4) / 16 * 16, 16, std::max<int64_t>(options.maxRows, 16));
     for (Part *part : {&steps, &drafts})
+      for (Operation *op : part->order)
+        if (auto attention = dyn_cast<kernel::AttentionOp>(op)) options.boundSplit(partialBytes(attention));
+    for (Part *part : {&steps, &drafts})
       if (part->output && failed(assignBuffers(*part))) return failure();
     placeBuffers();
 
@@ -237,6 +240,8 @@ private:
 
   /// Chunks of history that split attention may have.
   int64_t maxChunks() const { return llvm::divideCeil(options.maxSeq, options.chunk); }
+  /// What partials of a row of |op| take.
+  int64_t partialBytes(kernel::AttentionOp op) { return partialRowBytes(op.getHeads(), llm::lookupLayer(group(op.getGroup()), op.getLayer()).getValueSize(), maxChunks()); }
 
   struct Place { ///< which buffer and column a value is
     int64_t buffer = -1, column = 0;
@@ -304,10 +309,7 @@ private:
     for (Value feature : part.output.getFeatures()) buffers[places[feature].buffer].last = part.end;
     for (Operation *op : part.order)
       if (auto attention = dyn_cast<kernel::AttentionOp>(op); attention && options.splitRows > 0) {
-        auto layer = llm::lookupLayer(group(attention.getGroup()), attention.getLayer());
-        AttentionParams p;
-        p.qHeads = attention.getHeads(), p.valueDim = layer.getValueSize(), p.maxChunks = maxChunks();
-        int64_t bytes = partialsBytes(p, llvm::alignTo(std::min(options.splitRows, options.maxRows), 16));
+        int64_t bytes = llvm::alignTo(std::min(options.splitRows, options.maxRows), 16) * partialBytes(attention);
         partials[op] = buffers.size();
         buffers.push_back({int64_t(buffers.size()), bytes, time[op], time[op]});
       }

@@ -9,7 +9,7 @@
 // CHECK: plan.entry "step"
 // CHECK: plan.entry "head"
 // CHECK: plan.entry "draft"
-// CHECK: plan.bucket 16
+// CHECK: plan.bucket 64
 // CHECK: @draft.kv
 // CHECK: plan.bucket 512
 // CHECK: plan.entry "draft_head"

@@ -1,6 +1,11 @@
 // A small Llama layer, with the fused ops that the passes make and a head.
 // RUN: lathe-opt %s --llm-to-kernel --verify-roundtrip | FileCheck %s
-// RUN: lathe-opt %s --llm-to-kernel --kernel-to-plan="max-rows=64 max-seq=1024" --plan-verify --verify-roundtrip | FileCheck %s --check-prefix=PLAN
+// RUN: lathe-opt %s --llm-to-kernel --kernel-to-plan="max-rows=64 max-seq=1024 split-rows=16" --plan-verify --verify-roundtrip | FileCheck %s --check-prefix=PLAN
+// Attention is split for steps of up to 64 rows, fewer where partials would take more than 64 MB (a row 2 MB here), and of up to 16 on a GPU.
+// RUN: lathe-opt %s --llm-to-kernel --kernel-to-plan="max-rows=128 max-seq=1024" --plan-verify | FileCheck %s --check-prefix=SPLIT
+// RUN: lathe-opt %s --llm-to-kernel --kernel-to-plan="max-rows=128 max-seq=1300000" --plan-verify | FileCheck %s --check-prefix=LONG
+// RUN: lathe-opt %s --llm-to-kernel --kernel-to-plan="max-rows=128 max-seq=4000000" --plan-verify | FileCheck %s --check-prefix=LONGER
+// RUN: lathe-opt %s --llm-to-kernel --kernel-to-plan="max-rows=128 max-seq=1024 gpu=true" --plan-verify | FileCheck %s --check-prefix=GPU
 
 llm.kv_group @kv layers [#llm.kv_layer<1, 32, 32>] key f16 value f16 window 0 page 16
 llm.param @e : tensor<96x64x!llm.q<q8_0>> = #llm.file<"m.gguf", "e", 0, q8_0, [96, 64]>
@@ -89,6 +94,27 @@ func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x96xf32>, !llm.kv) {
   return %logits, %kv1 : tensor<?x96xf32>, !llm.kv
 }
 
+// SPLIT: plan.entry "step"
+// SPLIT-NEXT: plan.bucket 64
+// SPLIT-COUNT-2: "attention"
+// SPLIT: plan.bucket 128
+// SPLIT-COUNT-1: "attention"
+// SPLIT-NOT: "attention"
+// SPLIT: plan.entry "head"
+// LONG: plan.entry "step"
+// LONG-NEXT: plan.bucket 32
+// LONG: plan.bucket 128
+// LONGER: plan.entry "step"
+// LONGER-NEXT: plan.bucket 16
+// LONGER: plan.bucket 128
+// GPU: plan.entry "step"
+// GPU-NEXT: plan.bucket 8
+// GPU: plan.bucket 16
+// GPU-COUNT-2: "attention"
+// GPU: plan.bucket 32
+// GPU-COUNT-1: "attention"
+// GPU-NOT: "attention"
+// GPU: plan.bucket 64
 // PLAN: plan.program max_rows 64 max_out_rows 64 max_seq 1024 vocabulary 96 hidden 64
 // PLAN-DAG: plan.kernel @k0_gather family "gather"
 // PLAN-DAG: form = 1

@@ -18,11 +18,31 @@ inline bool isByte(KVFormat f) { return f == KVFormat::int8 || f == KVFormat::e4
 /// What the element of largest magnitude becomes in a format of bytes.
 constexpr float byteLimit(KVFormat f) { return f == KVFormat::e4m3 ? 448.0f : 127.0f; }
 
-/// Rows of the block a step's last rows form: |rem| in 1..16 rounded up to 1, 2, 4, 8 or 16.
-constexpr int64_t roundedBlockRows(int64_t rem) { return rem > 8 ? 16 : rem > 4 ? 8 : rem > 2 ? 4 : rem; }
+/// A block of rows is in parts of 16, 8, 4, 2 and 1 rows, each size at most once and the larger first: the rows that one
+/// body of a matmul takes. What is left of a block makes a part of |size| from this many rows on, the last of them
+/// stale. Integer dot products take nearly as long by rows in a small part as in a large one, but for the smallest, so one
+/// row at most is padded. In float32 each part dequantizes the weights again, so there is but one.
+constexpr int64_t partFrom(ActFormat f, int64_t size) { return size <= 2 ? size : isInt8(f) ? size - 1 : size / 2 + 1; }
+inline constexpr int64_t partSizes[] = {16, 8, 4, 2, 1};
 
-/// Byte offsets in one block of up to 16 rows. A plane with H sums a group is `[G][H][mb]`; the sums
-/// are, in this order, of the whole group and, with H = 3, of its first and second half.
+/// |first|: rows of the block before it.
+struct RowPart {
+  int64_t first = 0, rows = 0;
+};
+/// The part of row |row| of a block that has |rows| (1..16).
+constexpr RowPart rowPart(ActFormat f, int64_t rows, int64_t row) {
+  int64_t first = 0;
+  for (int64_t size : partSizes) {
+    if (rows - first < partFrom(f, size)) continue;
+    if (row < first + size) return {first, size};
+    first += size;
+  }
+  return {};
+}
+
+/// Byte offsets in one block of up to 16 rows. A plane with H sums a group is `[G][H][mb]` in each part of mb rows; the
+/// sums are, in this order, of the whole group and, with H = 3, of its first and second half. Parts follow each other
+/// in each plane.
 struct ActivationLayout {
   int64_t groups = 0; ///< G = ceil(K / 32)
   int64_t sums = 1;   ///< H

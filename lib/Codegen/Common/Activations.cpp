@@ -5,13 +5,19 @@
 
 namespace lathe::codegen {
 
-ActivationRow activationRow(Emitter &e, Value buffer, const ActivationLayout &l, Value row, Value rows) {
-  Value block = e.shru(row, 4);
-  return {e.at(buffer, block, l.blockBytes), e.blockRows(rows, block), e.andc(row, 15)};
+ActivationRow activationRow(Emitter &e, Value buffer, const ActivationLayout &l, ActFormat format, Value row, Value rows) {
+  Value block = e.shru(row, 4), r = e.andc(row, 15), left = e.sub(rows, e.shl(block, 4)), at = e.c(0), first = at, mb = at;
+  for (int64_t size : partSizes) {
+    Value some = e.leS(e.c(partFrom(format, size)), left), taken = e.select(some, e.c(size), e.c(0)), end = e.add(at, taken);
+    Value here = e.andi(e.leS(at, r), e.ltS(r, end));
+    mb = e.select(here, e.c(size), mb), first = e.select(here, at, first);
+    at = end, left = e.sub(left, taken);
+  }
+  return {e.at(buffer, block, l.blockBytes), mb, e.sub(r, first), e.mulc(first, l.groups)};
 }
 
 void storeActivations(Emitter &e, const ActivationLayout &l, ActFormat format, const ActivationRow &at, Value g, Value x0, Value x1) {
-  Value index = e.add(e.mul(g, at.mb), at.row); // of a (group, row) pair
+  Value index = at.place(e, g);
   if (e.target.packsBf16(format)) {
     Value p = e.at(at.block, index, 64);
     e.st(e.bf16Bits(x0), p, 0, 32);
@@ -56,7 +62,7 @@ void storeActivations(Emitter &e, const ActivationLayout &l, ActFormat format, c
     sums.push_back(e.treeAddI(q0));
     sums.push_back(e.treeAddI(q1));
   }
-  Value sumAt = l.sums == 1 ? planes : e.gep(at.block, e.shl(e.add(e.mul(e.mulc(g, 3), at.mb), at.row), 2));
+  Value sumAt = l.sums == 1 ? planes : e.gep(at.block, e.shl(at.place(e, g, l.sums), 2));
   for (auto [h, sum] : llvm::enumerate(sums)) {
     Value p = h == 0 ? sumAt : e.gep(sumAt, e.mulc(at.mb, 4 * int64_t(h)));
     e.st(e.sub(e.ci(e.i32, 0), sum), p, l.isum, 4);

@@ -149,24 +149,16 @@ Values Emitter::ifElse(Value cond, TypeRange types, llvm::function_ref<Values()>
   return Values(f.getResults());
 }
 
-Value Emitter::blockRows(Value rows, Value block) {
-  Value rem = sub(rows, mulc(block, 16));
-  Value r = select(ltS(rem, c(3)), rem, c(4));
-  r = select(ltS(rem, c(5)), r, c(8));
-  return select(ltS(rem, c(9)), r, c(16));
-}
-
-void Emitter::switchRows(Value mb, bool full, llvm::function_ref<void(int64_t)> body) {
-  for (int64_t n : {1, 2, 4, 8, 16})
-    if (n < 16 || full) when(eq(mb, n), [&] { body(n); });
-}
-
-void Emitter::rowBlocks(Value first, Value rows, llvm::function_ref<void(Value, int64_t)> body) {
-  // 9 to 15 remaining rows are a block of 16 as well.
-  Value full = divc(addc(rows, 7), 16);
-  loop(first, full, 1, [&](Value block) { body(block, 16); });
-  Value rem = sub(rows, mulc(full, 16)); // <= 8, negative or 0 if there is no smaller block
-  when(ltS(c(0), rem), [&] { switchRows(blockRows(rows, full), false, [&](int64_t mb) { body(full, mb); }); });
+void Emitter::rowBlocks(ActFormat format, Value first, Value rows, llvm::function_ref<void(Value, Value, int64_t)> body) {
+  Value full = divc(addc(rows, 16 - partFrom(format, 16)), 16);
+  loop(first, full, 1, [&](Value block) { body(block, c(0), 16); });
+  Value left = sub(rows, mulc(full, 16)), at = c(0); // 0 or negative when the last block is one of 16
+  for (int64_t size : llvm::drop_begin(partSizes)) {
+    Value some = leS(c(partFrom(format, size)), left);
+    when(some, [&] { body(full, at, size); });
+    Value taken = select(some, c(size), c(0));
+    at = add(at, taken), left = sub(left, taken);
+  }
 }
 
 } // namespace lathe::codegen

@@ -220,12 +220,9 @@ struct Emitter {
   Values ifElse(Value cond, TypeRange types, llvm::function_ref<Values()> yes, llvm::function_ref<Values()> no);
 
   //===-- row blocks -----------------------------------------------------------------------------===//
-  /// roundedBlockRows(min(16, rows - 16 * block)) as i64.
-  Value blockRows(Value rows, Value block);
-  /// |body|(mb) under a branch for the constant mb in {1, 2, 4, 8} (and 16 with |full|) that |mb| holds.
-  void switchRows(Value mb, bool full, llvm::function_ref<void(int64_t mb)> body);
-  /// Row blocks |first| .. ceil(rows / 16): |body| with mb = 16 in a loop, then once for the smaller last one.
-  void rowBlocks(Value first, Value rows, llvm::function_ref<void(Value block, int64_t mb)> body);
+  /// Parts of the row blocks |first| .. ceil(rows / 16) (see partFrom): |body| with mb = 16 in a loop, then for each smaller
+  /// part of the last one. |at|: rows of the block before the part.
+  void rowBlocks(ActFormat format, Value first, Value rows, llvm::function_ref<void(Value block, Value at, int64_t mb)> body);
 
 protected:
   /// Types and dialects only: another target opens a function of its own kind.
@@ -243,11 +240,16 @@ private:
 
 /// Where a row lives in an activations buffer.
 struct ActivationRow {
-  Value block; ///< address of its block
-  Value mb;    ///< rows of the block's planes, i64
-  Value row;   ///< 0..15 within the block, i64
+  Value block;  ///< address of its block
+  Value mb;     ///< rows of its part, i64
+  Value row;    ///< 0..15 within the part, i64
+  Value before; ///< G times the rows of the block before the part: what a plane of one value a group and row has of them, i64
+  /// The place of (|group|, row) among |planes| values a group; |which| of these.
+  Value place(Emitter &e, Value group, int64_t planes = 1, int64_t which = 0) const {
+    return e.add(e.add(e.mul(e.addc(e.mulc(group, planes), which), mb), row), e.mulc(before, planes));
+  }
 };
-ActivationRow activationRow(Emitter &e, Value buffer, const ActivationLayout &l, Value row, Value rows);
+ActivationRow activationRow(Emitter &e, Value buffer, const ActivationLayout &l, ActFormat format, Value row, Value rows);
 
 /// Writes group |g| (i64) of a row: 32 values in two vectors, quantized as docs/exactness.md says.
 void storeActivations(Emitter &e, const ActivationLayout &l, ActFormat format, const ActivationRow &at, Value g, Value x0, Value x1);

@@ -356,7 +356,7 @@ void AttentionCore::finishHead(Value out, Value row, Value head, ArrayRef<Value>
     return;
   }
   ActivationLayout l = activationLayout(p.qHeads * p.valueDim, p.act, p.halves);
-  ActivationRow to = activationRow(*this, out, l, row, rowCount(false));
+  ActivationRow to = activationRow(*this, out, l, p.act, row, rowCount(false));
   for (int64_t g = 0; g < p.valueDim / 32; ++g)
     storeActivations(*this, l, p.act, to, addc(mulc(head, p.valueDim / 32), g), y[2 * g], y[2 * g + 1]);
 }

@@ -56,18 +56,17 @@ static LogicalResult verify(ModuleOp module, StringRef symbol, const MatmulParam
   return success();
 }
 
-/// Row |r| of |tiles| (4 tiles of |mb| rows of 16): 32 gates and 32 ups become a group of the next matmul's
+/// Row |r| of the 4 tiles of |mb| rows of 16 in scratch: 32 gates and 32 ups become a group of the next matmul's
 /// activations.
-static void gateUpRow(Emitter &e, const MatmulParams &p, const ActivationLayout &l, Value out, Value unit, Value block,
-                      int64_t mb, Value r) {
+static void gateUpRow(Emitter &e, const MatmulParams &p, const ActivationLayout &l, Value unit, int64_t mb, Value r,
+                      const ActivationRow &to) {
   Value h[2];
   for (int i = 0; i < 2; ++i) {
     Value at = e.at(e.scratch, r, 64);
     Value gate = e.ld(e.vf, at, i * mb * 64, 64), up = e.ld(e.vf, at, (2 + i) * mb * 64, 64);
     h[i] = e.fmul(p.activation == Activation::silu ? e.silu(gate) : e.geluTanh(gate), up);
   }
-  ActivationRow row{e.at(out, block, l.blockBytes), e.c(mb), r};
-  storeActivations(e, l, p.outAct, row, unit, h[0], h[1]);
+  storeActivations(e, l, p.outAct, to, unit, h[0], h[1]);
 }
 
 LogicalResult emitMatmul(ModuleOp module, StringRef symbol, const MatmulParams &p, X86Target target) {
@@ -82,13 +81,13 @@ LogicalResult emitMatmul(ModuleOp module, StringRef symbol, const MatmulParams &
 
   // |units|: one or two. |second|: whether the other one of two exists; an odd share computes its last unit twice and
   // stores it once.
-  auto store = [&](ArrayRef<Value> units, Value second, Value block, int64_t mb) {
+  auto store = [&](ArrayRef<Value> units, Value second, Value block, Value first, int64_t mb) {
     Values tiles;
     for (Value u : units)
       tiles.push_back(e.at(weights, u, tileBytes));
-    m.tiles(tiles, e.at(activations, block, m.a.blockBytes), mb, [&](llvm::function_ref<Value(int64_t, int64_t)> y) {
+    m.tiles(tiles, e.at(activations, block, m.a.blockBytes), first, mb, [&](llvm::function_ref<Value(int64_t, int64_t)> y) {
       auto one = [&](int64_t t) {
-        Value column = e.shl(units[t], 6), at = e.add(column, e.mulc(block, 64 * p.outStride));
+        Value column = e.shl(units[t], 6), at = e.add(column, e.mulc(e.add(e.shl(block, 4), first), 4 * p.outStride));
         Value b = bias ? e.ld(e.vf, e.gep(bias, column), 0, 64) : Value();
         Value to = e.gep(out, at), from = residual ? e.gep(residual, at) : Value();
         for (int64_t r = 0; r < mb; ++r) {
@@ -102,24 +101,34 @@ LogicalResult emitMatmul(ModuleOp module, StringRef symbol, const MatmulParams &
       if (units.size() > 1) e.when(second, [&] { one(1); });
     });
   };
-  auto gated = [&](Value unit, Value block, int64_t mb) {
+  auto gated = [&](Value unit, Value block, Value first, int64_t mb) {
     const int64_t T = m.tilesAtOnce(mb);
-    e.loop(e.c(0), e.c(4), T, [&](Value first) {
+    e.loop(e.c(0), e.c(4), T, [&](Value tile) {
       Values tiles;
       for (int64_t t = 0; t < T; ++t)
-        tiles.push_back(e.at(weights, e.addc(e.add(e.shl(unit, 2), first), t), tileBytes));
-      Value to = e.at(e.scratch, first, 64 * mb);
-      m.tiles(tiles, e.at(activations, block, m.a.blockBytes), mb, [&](llvm::function_ref<Value(int64_t, int64_t)> y) {
+        tiles.push_back(e.at(weights, e.addc(e.add(e.shl(unit, 2), tile), t), tileBytes));
+      Value to = e.at(e.scratch, tile, 64 * mb);
+      m.tiles(tiles, e.at(activations, block, m.a.blockBytes), first, mb, [&](llvm::function_ref<Value(int64_t, int64_t)> y) {
         for (int64_t t = 0; t < T; ++t)
           for (int64_t r = 0; r < mb; ++r)
             e.st(y(t, r), to, 64 * (t * mb + r), 64);
       });
     });
-    e.loop(e.c(0), e.c(mb), 1, [&](Value r) { gateUpRow(e, p, outLayout, out, unit, block, mb, r); });
+    // The next matmul's rows are in the same parts, unless it reads floats.
+    const bool same = isInt8(p.act) == isInt8(p.outAct);
+    ActivationRow to;
+    if (same) to = {e.at(out, block, outLayout.blockBytes), e.c(mb), Value(), e.mulc(first, outLayout.groups)};
+    e.loop(e.c(0), e.c(mb), 1, [&](Value r) {
+      if (same)
+        to.row = r;
+      else
+        to = activationRow(e, out, outLayout, p.outAct, e.add(e.add(e.shl(block, 4), first), r), rows);
+      gateUpRow(e, p, outLayout, unit, mb, r, to);
+    });
   };
 
   // Of a unit's outputs the largest of each row. What was met so far is in scratch: the K loop needs the registers.
-  auto largest = [&](Value unit, Value block, int64_t mb) {
+  auto largest = [&](Value unit, Value block, Value before, int64_t mb) {
     const int64_t T = m.tilesAtOnce(mb), perUnit = matmulTilesPerUnit(p), indexesAt = 64 * mb;
     e.loop(e.c(0), e.c(mb), 1, [&](Value r) {
       Largest none = Largest::none(e, e.splatF(e.vf, 0));
@@ -133,7 +142,7 @@ LogicalResult emitMatmul(ModuleOp module, StringRef symbol, const MatmulParams &
       if (T == 2) at.push_back(e.mins(e.addc(first, 1), e.sub(end, e.c(1))));
       for (Value t : at)
         tiles.push_back(e.at(weights, t, tileBytes));
-      m.tiles(tiles, e.at(activations, block, m.a.blockBytes), mb, [&](llvm::function_ref<Value(int64_t, int64_t)> y) {
+      m.tiles(tiles, e.at(activations, block, m.a.blockBytes), before, mb, [&](llvm::function_ref<Value(int64_t, int64_t)> y) {
         for (int64_t t = 0; t < T; ++t) {
           Value b = bias ? e.ld(e.vf, e.gep(bias, e.shl(at[t], 6)), 0, 64) : Value();
           Value columns = e.fadd(e.splat(e.i2f(e.trunc(e.i32, e.shl(at[t], 4)))), e.i2f(e.iota(16)));
@@ -150,7 +159,8 @@ LogicalResult emitMatmul(ModuleOp module, StringRef symbol, const MatmulParams &
       });
     });
     e.loop(e.c(0), e.c(mb), 1, [&](Value r) {
-      Value from = e.at(e.scratch, r, 64), to = e.gep(out, e.add(e.mulc(e.add(e.shl(block, 4), r), 4 * p.outStride), e.shl(unit, 2)));
+      Value from = e.at(e.scratch, r, 64), row = e.add(e.add(e.shl(block, 4), before), r);
+      Value to = e.gep(out, e.add(e.mulc(row, 4 * p.outStride), e.shl(unit, 2)));
       Largest best = Largest{e.ld(e.vf, from, 0, 64), e.ld(e.vf, from, indexesAt, 64)}.ofLanes(e);
       e.st(best.value, to, 0, 4);
       e.st(best.index, to, 4 * matmulUnits(p), 4);
@@ -163,21 +173,23 @@ LogicalResult emitMatmul(ModuleOp module, StringRef symbol, const MatmulParams &
   e.loop(e.c(0), blocks, superBlock, [&](Value first) {
     Value last = e.mins(rows, e.mulc(e.addc(first, superBlock), 16));
     if (p.epilogue != MatmulParams::store) {
-      e.items([&](Value unit) { e.rowBlocks(first, last, [&](Value block, int64_t mb) { gateUp ? gated(unit, block, mb) : largest(unit, block, mb); }); });
+      e.items([&](Value unit) {
+        e.rowBlocks(p.act, first, last, [&](Value block, Value at, int64_t mb) { gateUp ? gated(unit, block, at, mb) : largest(unit, block, at, mb); });
+      });
       return;
     }
     // Units in pairs where some body takes two tiles.
     const int64_t T = m.tilesAtOnce(1);
     e.loop(e.begin, e.end, e.mulc(e.stride, T), {}, [&](Value unit, ValueRange) {
       Value next = T == 2 ? e.add(unit, e.stride) : Value(), second = next ? e.ltS(next, e.end) : Value();
-      e.rowBlocks(first, last, [&](Value block, int64_t mb) {
+      e.rowBlocks(p.act, first, last, [&](Value block, Value at, int64_t mb) {
         if (T == 1)
-          store({unit}, Value(), block, mb);
+          store({unit}, Value(), block, at, mb);
         else if (m.tilesAtOnce(mb) == 2)
-          store({unit, e.select(second, next, unit)}, second, block, mb);
+          store({unit, e.select(second, next, unit)}, second, block, at, mb);
         else
           e.loop(unit, e.mins(e.end, e.addc(next, 1)), e.stride, {}, [&](Value u, ValueRange) {
-            store({u}, Value(), block, mb);
+            store({u}, Value(), block, at, mb);
             return Values();
           });
       });

@@ -69,7 +69,7 @@ struct MatmulEmitter {
     Value &operator()(int64_t tile, int64_t row) { return values[tile * mb + row]; }
   };
 
-  /// Addresses of a group in each plane of the activations: q (or x), [G][mb] planes, [G][H][mb] planes.
+  /// Addresses of a group of a part in each plane of the activations: q (or x), [G][mb] planes, [G][H][mb] planes.
   struct GroupAddress {
     Value x, meta, sums;
   };
@@ -91,8 +91,9 @@ struct MatmulEmitter {
   /// Tiles that one body does at once. Float sums are one long dependent chain an output, so small row counts take two
   /// tiles; integer kernels are faster with one stream of weights from memory.
   int64_t tilesAtOnce(int64_t mb) const { return !isInt8(p.act) && mb <= (e.target.has512() ? 4 : 2) ? 2 : 1; }
-  /// The K loop of tiles against one row block; |done|(tile, row) gives y before bias and residual.
-  void tiles(ArrayRef<Value> weights, Value activations, int64_t mb,
+  /// The K loop of tiles against |mb| rows, a part of the row block at |activations| behind |before| of its rows;
+  /// |done|(tile, row) gives y before bias and residual.
+  void tiles(ArrayRef<Value> weights, Value activations, Value before, int64_t mb,
              llvm::function_ref<void(llvm::function_ref<Value(int64_t tile, int64_t row)>)> done);
 
 private:

@@ -171,20 +171,21 @@ void MatmulEmitter::group(ArrayRef<Value> codesAt, ArrayRef<Scales> s, const Gro
   intGroup(c, s, at, acc);
 }
 
-void MatmulEmitter::tiles(ArrayRef<Value> weights, Value activations, int64_t mb,
+void MatmulEmitter::tiles(ArrayRef<Value> weights, Value activations, Value before, int64_t mb,
                           llvm::function_ref<void(llvm::function_ref<Value(int64_t, int64_t)>)> done) {
   const bool ints = isInt8(p.act);
   const int64_t T = int64_t(weights.size()), perBlock = w.blockK / 32, blocks = a.groups / perBlock,
                 rest = a.groups % perBlock;
-  const int64_t xBytes = mb * (ints ? 32 : packed() ? 64 : 128), subBytes = w.subK ? 32 / w.subK * 16 : 0;
+  const int64_t xBytes = ints ? 32 : packed() ? 64 : 128, subBytes = w.subK ? 32 / w.subK * 16 : 0;
   Values rowScales;
   if (w.rowScale)
     for (Value tile : weights)
       rowScales.push_back(e.ld(e.vf, tile, packedTileBytes(p.type, p.k) - 64, 64));
 
+  const GroupAddress part{e.at(activations, before, a.groups * xBytes), e.at(activations, before, a.groups * 4),
+                          e.at(activations, before, a.groups * 4 * a.sums)};
   auto address = [&](Value g) {
-    return GroupAddress{e.at(activations, g, xBytes), e.at(activations, g, 4 * mb),
-                        e.at(activations, g, 4 * mb * a.sums)};
+    return GroupAddress{e.at(part.x, g, mb * xBytes), e.at(part.meta, g, 4 * mb), e.at(part.sums, g, 4 * mb * a.sums)};
   };
   // A group's share of the block's bytes, codes or not, so that a tile is fetched in the order of its addresses. The
   // out-of-order window alone does not reach the next weights over a body of several rows. Then into L2, which leaves L1's

@@ -62,9 +62,7 @@ struct RowStore {
   /// A value a group, from group |g0| on, into the plane at |offset|; |sum| of l.sums values a group, or -1 for a plane of one.
   void plane(Value v, Value g0, int64_t offset, int64_t sum) {
     int64_t perGroup = sum < 0 ? 1 : l.sums;
-    Value index = e.mulc(g0, perGroup);
-    if (sum > 0) index = e.addc(index, sum);
-    Value base = e.gepc(e.gep(to.block, e.shl(e.add(e.mul(index, to.mb), to.row), 2)), offset);
+    Value base = e.gepc(e.gep(to.block, e.shl(to.place(e, g0, perGroup, std::max<int64_t>(sum, 0)), 2)), offset);
     auto scattered = [&] {
       e.st(v, lanes, 0, 64);
       Value stride = e.mulc(to.mb, 4 * perGroup);
@@ -113,7 +111,7 @@ struct RowStore {
     e.loop(e.c(0), e.c(16), 1, [&](Value g) {
       Value at = e.at(values, g, 128), inv = e.ldSplat(e.at(lanes, g, 4)), q[2];
       Value shift = offset ? e.ldSplat(e.at(lanes, g, 4), 64) : Value();
-      Value code = e.at(to.block, e.add(e.mul(e.add(g0, g), to.mb), to.row), 32);
+      Value code = e.at(to.block, to.place(e, e.add(g0, g)), 32);
       for (int64_t h = 0; h < 2; ++h) {
         Value x = e.ld(e.vf, at, h * 64, 64);
         Value y = e.fmul(shift ? e.fsub(x, shift) : x, inv);
@@ -146,7 +144,7 @@ struct RowStore {
 void storeRow(Emitter &e, Value out, int64_t k, ActFormat format, bool halves, Value item, Value rows,
               llvm::function_ref<Value(Value bytes, int64_t offset, int64_t n)> value) {
   RowStore s{e, k, format, activationLayout(k, format, halves), {}, {}, {}, {}, {}};
-  s.to = activationRow(e, out, s.l, item, rows);
+  s.to = activationRow(e, out, s.l, format, item, rows);
   int64_t runs = isInt8(format) ? k / 512 : 0;
   if (runs) {
     s.values = s.onStack(16 * 128), s.first = s.onStack(16 * 64), s.second = s.onStack(16 * 64), s.lanes = s.onStack(128);

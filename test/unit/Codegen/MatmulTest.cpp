@@ -128,7 +128,9 @@ void runCase(const Case &c, const KernelLibrary &library, X86Target target, cons
     Buffer want(out.size());
     m::pack(expected, p.n / 2, p.outAct, p.outHalves, want.data(), target.packsBf16(p.outAct));
     for (int64_t r = 0; r < rows; ++r) {
-      int64_t b = r / 16, mb = roundedBlockRows(std::min<int64_t>(16, rows - 16 * b)), i = r % 16;
+      int64_t b = r / 16;
+      auto [first, mb] = rowPart(p.outAct, std::min<int64_t>(16, rows - 16 * b), r % 16);
+      int64_t i = r % 16 - first, before = first * l.groups, sumsBefore = before * l.sums;
       auto same = [&](int64_t offset, int64_t bytes) {
         return std::memcmp(out.data() + b * l.blockBytes + offset, want.data() + b * l.blockBytes + offset,
                            size_t(bytes)) == 0;
@@ -136,17 +138,17 @@ void runCase(const Case &c, const KernelLibrary &library, X86Target target, cons
       for (int64_t g = 0; g < l.groups; ++g) {
         if (!isInt8(p.outAct)) {
           int64_t bytes = target.packsBf16(p.outAct) ? 64 : 128;
-          ASSERT_TRUE(same((g * mb + i) * bytes, bytes)) << "row " << r << " group " << g;
+          ASSERT_TRUE(same((before + g * mb + i) * bytes, bytes)) << "row " << r << " group " << g;
           continue;
         }
-        ASSERT_TRUE(same((g * mb + i) * 32, 32)) << "codes of row " << r << " group " << g;
-        ASSERT_TRUE(same(l.scale + (g * mb + i) * 4, 4)) << "scale of row " << r << " group " << g;
+        ASSERT_TRUE(same((before + g * mb + i) * 32, 32)) << "codes of row " << r << " group " << g;
+        ASSERT_TRUE(same(l.scale + (before + g * mb + i) * 4, 4)) << "scale of row " << r << " group " << g;
         for (int64_t s = 0; s < l.sums; ++s) {
-          ASSERT_TRUE(same(l.isum + ((g * l.sums + s) * mb + i) * 4, 4)) << "isum of row " << r << " group " << g;
-          ASSERT_TRUE(same(l.fsum + ((g * l.sums + s) * mb + i) * 4, 4)) << "fsum of row " << r << " group " << g;
+          ASSERT_TRUE(same(l.isum + (sumsBefore + (g * l.sums + s) * mb + i) * 4, 4)) << "isum of row " << r << " group " << g;
+          ASSERT_TRUE(same(l.fsum + (sumsBefore + (g * l.sums + s) * mb + i) * 4, 4)) << "fsum of row " << r << " group " << g;
         }
         if (p.outAct == ActFormat::int8z)
-          ASSERT_TRUE(same(l.offset + (g * mb + i) * 4, 4)) << "offset of row " << r << " group " << g;
+          ASSERT_TRUE(same(l.offset + (before + g * mb + i) * 4, 4)) << "offset of row " << r << " group " << g;
       }
     }
   }
@@ -178,7 +180,8 @@ void runCases(const std::vector<Case> &cases, const std::vector<int64_t> &rowCou
   }
 }
 
-const std::vector<int64_t> rowCounts{1, 2, 3, 5, 16, 17, 33};
+// All parts of a block, alone, behind others and with stale rows.
+const std::vector<int64_t> rowCounts{1, 2, 3, 6, 13, 16, 23, 33};
 
 Case makeCase(StorageType type, ActFormat act, int64_t n, int64_t k) {
   MatmulParams p;
@@ -219,7 +222,7 @@ TEST(Matmul, ReadsBuffersWithHalfSums) {
       c.name = caseName(c.p);
       cases.push_back(c);
     }
-  runCases(cases, {1, 5, 16});
+  runCases(cases, {1, 7, 13, 16});
 }
 
 TEST(Matmul, AddsBiasAndResidual) {
@@ -234,7 +237,7 @@ TEST(Matmul, AddsBiasAndResidual) {
       c.name = caseName(c.p);
       cases.push_back(c);
     }
-  runCases(cases, {1, 3, 16, 17});
+  runCases(cases, {1, 3, 12, 16, 17});
 }
 
 TEST(Matmul, QuantizesGatedOutputs) {

@@ -147,22 +147,25 @@ inline void pack(const Activations &a, int64_t k, ActFormat format, bool halves,
   ActivationLayout l = activationLayout(k, format, halves);
   int64_t rows = int64_t(a.size());
   for (int64_t r = 0; r < rows; ++r) {
-    int64_t block = r / 16, mb = roundedBlockRows(std::min<int64_t>(16, rows - 16 * block)), i = r % 16;
+    int64_t block = r / 16;
+    auto [first, mb] = rowPart(format, std::min<int64_t>(16, rows - 16 * block), r % 16);
+    // Rows of the block before the part are in front of it in each plane.
+    int64_t i = r % 16 - first, before = first * l.groups;
     uint8_t *b = out + block * l.blockBytes;
     for (int64_t g = 0; g < l.groups; ++g) {
       const Group &v = a[size_t(r)][size_t(g)];
       if (!isInt8(format)) {
-        putValues(b, g * mb + i, v.x, packed);
+        putValues(b, before + g * mb + i, v.x, packed);
         continue;
       }
       for (int j = 0; j < 32; ++j)
-        b[(g * mb + i) * 32 + j] = uint8_t(int8_t(v.q[j]));
-      std::memcpy(b + l.scale + (g * mb + i) * 4, &v.scale, 4);
-      if (format == ActFormat::int8z) std::memcpy(b + l.offset + (g * mb + i) * 4, &v.offset, 4);
+        b[(before + g * mb + i) * 32 + j] = uint8_t(int8_t(v.q[j]));
+      std::memcpy(b + l.scale + (before + g * mb + i) * 4, &v.scale, 4);
+      if (format == ActFormat::int8z) std::memcpy(b + l.offset + (before + g * mb + i) * 4, &v.offset, 4);
       for (int64_t h = 0; h < l.sums; ++h) {
         int32_t neg = -v.sum[h];
-        std::memcpy(b + l.isum + ((g * l.sums + h) * mb + i) * 4, &neg, 4);
-        std::memcpy(b + l.fsum + ((g * l.sums + h) * mb + i) * 4, &v.fsum[h], 4);
+        std::memcpy(b + l.isum + (before * l.sums + (g * l.sums + h) * mb + i) * 4, &neg, 4);
+        std::memcpy(b + l.fsum + (before * l.sums + (g * l.sums + h) * mb + i) * 4, &v.fsum[h], 4);
       }
     }
   }

@@ -38,7 +38,8 @@ inline float activation(Activation a, float g) {
 inline void writeActivations(uint8_t *buffer, int64_t k, ActFormat f, bool halves, int64_t row, int64_t rows,
                              const float *x, bool packed = false) {
   ActivationLayout l = activationLayout(k, f, halves);
-  int64_t mb = roundedBlockRows(std::min<int64_t>(16, rows - row / 16 * 16)), i = row % 16;
+  auto [first, mb] = rowPart(f, std::min<int64_t>(16, rows - row / 16 * 16), row % 16);
+  int64_t i = row % 16 - first, before = first * l.groups;
   uint8_t *b = buffer + row / 16 * l.blockBytes;
   auto put = [&](int64_t offset, auto v) { std::memcpy(b + offset, &v, sizeof v); };
   for (int64_t g = 0; g < l.groups; ++g) {
@@ -46,7 +47,7 @@ inline void writeActivations(uint8_t *buffer, int64_t k, ActFormat f, bool halve
     for (int64_t j = 0; j < 32 && g * 32 + j < k; ++j)
       in[j] = x[g * 32 + j];
     Group v = quantize(in, f);
-    int64_t at = g * mb + i;
+    int64_t at = before + g * mb + i;
     if (!isInt8(f)) {
       putValues(b, at, v.x, packed);
       continue;
@@ -55,8 +56,8 @@ inline void writeActivations(uint8_t *buffer, int64_t k, ActFormat f, bool halve
       put(at * 32 + j, static_cast<int8_t>(v.q[j]));
     put(l.scale + at * 4, v.scale);
     for (int64_t h = 0; h < l.sums; ++h) {
-      put(l.isum + ((g * l.sums + h) * mb + i) * 4, -v.sum[h]);
-      put(l.fsum + ((g * l.sums + h) * mb + i) * 4, v.fsum[h]);
+      put(l.isum + (before * l.sums + (g * l.sums + h) * mb + i) * 4, -v.sum[h]);
+      put(l.fsum + (before * l.sums + (g * l.sums + h) * mb + i) * 4, v.fsum[h]);
     }
     if (f == ActFormat::int8z) put(l.offset + at * 4, v.offset + 0.0f); // never -0
   }

@@ -118,7 +118,9 @@ LogicalResult emitMatmul(ModuleOp module, StringRef symbol, const MatmulParams &
     const bool same = isInt8(p.act) == isInt8(p.outAct);
     ActivationRow to;
     if (same) to = {e.at(out, block, outLayout.blockBytes), e.c(mb), Value(), e.mulc(first, outLayout.groups)};
-    e.loop(e.c(0), e.c(mb), 1, [&](Value r) {
+    // Stale rows of a part of floats may have no place among integers.
+    Value count = same ? e.c(mb) : e.mins(e.c(mb), e.sub(rows, e.add(e.shl(block, 4), first)));
+    e.loop(e.c(0), count, 1, [&](Value r) {
       if (same)
         to.row = r;
       else

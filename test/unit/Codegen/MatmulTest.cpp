@@ -242,8 +242,8 @@ TEST(Matmul, AddsBiasAndResidual) {
 
 TEST(Matmul, QuantizesGatedOutputs) {
   std::vector<Case> cases;
-  auto add = [&](Activation f, ActFormat act, bool halves) {
-    Case c = makeCase(StorageType::q4_1, ActFormat::int8, 192, 64);
+  auto add = [&](Activation f, ActFormat act, bool halves, StorageType type = StorageType::q4_1, ActFormat from = ActFormat::int8) {
+    Case c = makeCase(type, from, 192, 64);
     c.p.epilogue = MatmulParams::gateUp;
     c.p.activation = f;
     c.p.outAct = act;
@@ -257,6 +257,11 @@ TEST(Matmul, QuantizesGatedOutputs) {
   add(Activation::geluTanh, ActFormat::int8z, true);
   add(Activation::silu, ActFormat::f32, false);
   add(Activation::geluTanh, ActFormat::bf16, false);
+  // Blocks of floats have other parts than those of integers.
+  add(Activation::silu, ActFormat::int8, false, StorageType::f16, ActFormat::f32);
+  add(Activation::silu, ActFormat::int8z, true, StorageType::f32, ActFormat::f32);
+  add(Activation::geluTanh, ActFormat::int8z, false, StorageType::bf16, ActFormat::bf16);
+  add(Activation::silu, ActFormat::f32, false, StorageType::bf16, ActFormat::bf16);
   runCases(cases, rowCounts);
 }
 

@@ -13,7 +13,6 @@ of 16 sequences, their attention and heads among them - times its rate, against 
 import argparse
 import json
 import os
-import re
 import statistics
 import subprocess
 import sys
@@ -40,7 +39,7 @@ print("ready", flush=True)
 figures = {"prompt": lambda: 512 / run(1, 512), "decode": lambda: 48 / (run(49, 16) - run(1, 16)), "depth": lambda: 24 / (run(25, 2048) - run(1, 2048)),
            "batch": lambda: 16 * 32 / (run(33, 64, 16) - run(1, 64, 16))}
 for line in sys.stdin:
-    print(json.dumps(figures[line.strip()]()), flush=True)
+    print(json.dumps({"rate": figures[line.strip()]()}), flush=True)
 """
 
 
@@ -128,8 +127,8 @@ if a.openvino:
         peer.stdin.write(figure + "\n")
         peer.stdin.flush()
         while line := peer.stdout.readline():
-            if re.match(r"[\d.]+$", line):
-                return float(line), None
+            if line.startswith('{"rate"'):
+                return json.loads(line)["rate"], None
         sys.exit("error: OpenVINO ended early")
 
     engines["openvino"] = openvino
@@ -138,11 +137,12 @@ for entry in a.llama_bench:
     engines[name] = lambda figure, path=path: llama_bench(path, a, figure)
 
 figures = {name: {} for name in engines}
-turns = list(engines)
+names = list(engines)
 for r in range(a.rounds):
-    for figure in a.figures:
+    for k, figure in enumerate(a.figures):
         said = []
-        for name in turns:
+        first = (r + k) % len(names)
+        for name in names[first:] + names[:first]:
             rate, share = engines[name](figure)
             if rate is not None:
                 figures[name].setdefault(figure, []).append(rate)
@@ -150,7 +150,6 @@ for r in range(a.rounds):
             if share is not None:
                 figures[name].setdefault("share of " + figure, []).append(share)
                 said[-1] += f" ({100 * share:.0f} %)"
-        turns.append(turns.pop(0))
         print(f"round {r + 1}/{a.rounds}: {figure}: " + ", ".join(said), file=sys.stderr, flush=True)
 medians = {name: {k: statistics.median(v) for k, v in f.items()} for name, f in figures.items()}
 if a.json:

@@ -13,7 +13,7 @@ enum class ActFormat { f32, bf16, int8, int8z };
 /// How K and V are kept. int8, e4m3: bytes times one float32 scale a token and head.
 enum class KVFormat { f32, f16, bf16, int8, e4m3 };
 
-inline bool isInt8(ActFormat f) { return f == ActFormat::int8 || f == ActFormat::int8z; }
+constexpr bool isInt8(ActFormat f) { return f == ActFormat::int8 || f == ActFormat::int8z; }
 inline bool isByte(KVFormat f) { return f == KVFormat::int8 || f == KVFormat::e4m3; }
 /// What the element of largest magnitude becomes in a format of bytes.
 constexpr float byteLimit(KVFormat f) { return f == KVFormat::e4m3 ? 448.0f : 127.0f; }

@@ -76,7 +76,7 @@ private:
   std::map<Operation *, std::shared_ptr<const Known>> tables; ///< that runs looked into
   std::vector<bool> branches; ///< that the first run took at every If
   std::set<int64_t> numbers;    ///< that all runs computed whatever their sizes: where a graph may change what it does
-  std::map<Operation *, double> quotients; ///< of the runs so far
+  std::map<Operation *, std::vector<double>> quotients; ///< of the runs so far
   bool buckets = false;                    ///< two runs had others
   std::set<int64_t> thresholds; ///< those among them that single numbers are compared with
 };
@@ -248,8 +248,8 @@ bool Raiser::runOnce(const Roles &roles, Sizes sizes, Parts &parts) {
   beyond = run.beyond;
   sixteenBits = run.own != DataType::float32;
   tables.insert(run.tables.begin(), run.tables.end());
-  for (auto [op, value] : run.quotients)
-    buckets |= quotients.try_emplace(op, value).first->second != value;
+  for (const auto &[op, values] : run.quotients)
+    buckets |= quotients.try_emplace(op, values).first->second != values;
   for (auto [all, own] : {std::pair(&numbers, &run.numbers), {&thresholds, &run.thresholds}})
     if (all->empty()) *all = *own;
     else std::erase_if(*all, [own = own](int64_t n) { return !own->count(n); });

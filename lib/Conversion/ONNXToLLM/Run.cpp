@@ -164,10 +164,10 @@ void GraphRun::noteQuotient(NodeOp op, In in, const Known &result) {
   StringRef name = op.getOpType();
   bool rounds = llvm::is_contained({"Floor", "Ceil", "Round", "Mod", "BitShift"}, name) || (name == "Div" && !result.isFloat()) || (name == "Cast" && in[0]->known && in[0]->known->isFloat() && !result.isFloat());
   if (!op.getDomain().empty() || !rounds || result.elements() > 8) return;
-  double sum = 0;
+  auto &values = quotients[op];
+  values.clear();
   for (int64_t k = 0; k < result.elements(); ++k)
-    sum += result.number(k);
-  quotients[op] = sum;
+    values.push_back(result.number(k));
 }
 
 void GraphRun::constant(onnx::ConstantOp op) {

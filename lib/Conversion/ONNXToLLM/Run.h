@@ -57,8 +57,8 @@ public:
   std::set<int64_t> numbers;
   /// Numbers among those that small results are compared with or computed from: at such a number of tokens the graph may change what it does, however small it is.
   std::set<int64_t> thresholds;
-  /// Whole numbers that single ones were divided or rounded to, by their sum: those that differ between runs put lengths into buckets.
-  std::map<mlir::Operation *, double> quotients;
+  /// Whole numbers that few were divided or rounded to: those that differ between runs put lengths into buckets.
+  std::map<mlir::Operation *, std::vector<double>> quotients;
   /// Which branch every If took, in order.
   std::vector<bool> branches;
   /// What |branches| are behind a past. A run without one that takes another looks at both, which have to give the same; null: no run was before.

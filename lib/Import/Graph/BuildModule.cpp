@@ -5,9 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "dialects/LLM/LLM.h"
 #include "lathe/import/Import.h"
+#include "lathe/import/Verify.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/IR/Diagnostics.h"
-#include "mlir/IR/Verifier.h"
 
 using namespace mlir;
 
@@ -279,12 +278,7 @@ Result<OwningOpRef<ModuleOp>> GraphBuilder::run() {
   kv = entry->getArgument(1);
   builder.setInsertionPointToEnd(entry);
   buildStep();
-  std::string message;
-  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
-    if (message.empty()) message = diagnostic.str();
-    return success();
-  });
-  if (failed(verify(module))) return Status(StatusCode::internal, "the imported module does not verify: " + message);
+  LATHE_RETURN_IF_ERROR(verifyImported(module));
   return owned;
 }
 

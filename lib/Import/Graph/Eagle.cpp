@@ -7,7 +7,7 @@
 #include "lathe/import/DraftHeads.h"
 #include "lathe/import/Json.h"
 #include "lathe/import/ModelConfig.h"
-#include "mlir/IR/Verifier.h"
+#include "lathe/import/Verify.h"
 #include <nlohmann/json.hpp>
 
 using namespace mlir;
@@ -54,12 +54,7 @@ public:
     if (file.tensor("embed_tokens.weight")) LATHE_RETURN_IF_ERROR(tensor("embed_tokens.weight", {shape.vocabulary, H}).status());
     if (const safetensors::TensorInfo *info = unused())
       return makeError(StatusCode::unsupported, "tensor %s is no part of %s layer", quoteName(info->name).c_str(), shape.third ? "an EAGLE-3" : "an EAGLE");
-    std::string message;
-    ScopedDiagnosticHandler handler(b.getContext(), [&](Diagnostic &diagnostic) {
-      if (message.empty()) message = diagnostic.str();
-      return success();
-    });
-    if (failed(verify(*module))) return Status(StatusCode::internal, "the imported layer does not verify: " + message);
+    LATHE_RETURN_IF_ERROR(verifyImported(*module));
     return module;
   }
 

@@ -7,9 +7,8 @@
 #include "lathe/base/MappedFile.h"
 #include "lathe/import/ONNXModule.h"
 #include "lathe/import/Quote.h"
+#include "lathe/import/Verify.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/IR/Diagnostics.h"
-#include "mlir/IR/Verifier.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
@@ -341,12 +340,7 @@ Result<OwningOpRef<ModuleOp>> ModuleBuilder::run() {
   }
   for (const auto &[path, file] : files)
     LATHE_RETURN_IF_ERROR(file.check());
-  std::string message;
-  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
-    if (message.empty()) message = diagnostic.str();
-    return success();
-  });
-  if (failed(verify(*module))) return Status(StatusCode::internal, "the imported module does not verify: " + message);
+  LATHE_RETURN_IF_ERROR(verifyImported(*module));
   return std::move(module);
 }
 

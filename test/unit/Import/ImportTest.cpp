@@ -1,7 +1,11 @@
 // Every family, from its files to logits on the reference interpreter, against test/fixtures/import/make_models.py.
 #include "lathe/import/Import.h"
 #include "dialects/LLM/LLM.h"
+#include "dialects/ONNX/ONNX.h"
 #include "lathe/Interpreter/Interpreter.h"
+#include "lathe/import/Verify.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Parser/Parser.h"
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -118,6 +122,21 @@ TEST(Import, NamesWhatIsMissing) {
   EXPECT_NE(importModel(context, dir.string(), {}).status().message().find("config.json: not valid JSON at byte"),
             std::string::npos);
   fs::remove_all(dir);
+}
+
+TEST(Import, SaysWhereWhatItMadeIsWrong) {
+  mlir::MLIRContext context;
+  context.loadDialect<onnx::ONNXDialect, mlir::func::FuncDialect>();
+  mlir::ParserConfig config(&context, /*verifyAfterParse=*/false);
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(R"(
+    func.func @main(%a: tensor<1x2x3x4xf32>) -> tensor<1x2x3x4xf32> {
+      %0 = onnx.op "Attention"(%a, %a, %a) {version = 23 : i64, attrs = {is_causal = 2 : i64}} : (tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>) -> tensor<1x2x3x4xf32> loc("layers.3/attention")
+      return %0 : tensor<1x2x3x4xf32>
+    })", config);
+  ASSERT_TRUE(module);
+  Status status = verifyImported(*module);
+  EXPECT_EQ(status.code(), StatusCode::invalidArgument);
+  EXPECT_EQ(status.message(), "what was imported does not verify: 'layers.3/attention': 'onnx.op' op 'Attention': attribute 'is_causal': expected 0 or 1, found 2");
 }
 
 } // namespace

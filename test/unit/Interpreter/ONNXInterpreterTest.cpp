@@ -97,6 +97,41 @@ TEST(ONNXInterpreter, WhatNumbersCannotBe) {
   EXPECT_EQ(numbers("Pad", 24, {{{0}, {}}, {{2}, {1, 1}}}, "mode = \"edge\""), "node 'Pad' (Pad, opset 24): expected elements to repeat, found int64[0]");
 }
 
+TEST(ONNXInterpreter, LengthsAndWindowsOfAttention) {
+  mlir::DialectRegistry registry;
+  registerAllDialects(registry);
+  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
+  context.loadAllAvailableDialects();
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(R"(
+    func.func @main(%q: tensor<1x1x2x1xf32>, %v: tensor<1x1x3x1xf32>, %n: tensor<1xi64>) -> tensor<*x!onnx.any> {
+      %none = onnx.none : none
+      %y = onnx.op "Attention"(%q, %v, %v, %none, %none, %none, %n) {version = 25 : i64, attrs = {is_causal = 1 : i64, left_window_size = 9223372036854775807 : i64, right_window_size = 9223372036854775807 : i64}}
+        : (tensor<1x1x2x1xf32>, tensor<1x1x3x1xf32>, tensor<1x1x3x1xf32>, none, none, none, tensor<1xi64>) -> tensor<*x!onnx.any>
+      return %y : tensor<*x!onnx.any>
+    })", &context);
+  ASSERT_TRUE(module);
+  auto floats = [](std::vector<int64_t> shape, std::vector<float> values) {
+    HostTensor tensor{DataType::float32, std::move(shape), std::vector<uint8_t>(values.size() * 4)};
+    memcpy(tensor.data.data(), values.data(), tensor.data.size());
+    return tensor;
+  };
+  // All scores are 0, so that a row's result is the mean of what it sees: positions up to its own, of the first |length|.
+  auto run = [&](int64_t length) -> std::string {
+    HostTensor n{DataType::int64, {1}, std::vector<uint8_t>(8)};
+    memcpy(n.data.data(), &length, 8);
+    auto results = interp::runONNX(*module, {floats({1, 1, 2, 1}, {0, 0}), floats({1, 1, 3, 1}, {1, 3, 8}), n});
+    if (!results.ok()) return results.status().message();
+    float y[2];
+    memcpy(y, (*results)[0].data.data(), 8);
+    return std::to_string(y[0]) + " " + std::to_string(y[1]);
+  };
+  EXPECT_EQ(run(3), "2.000000 4.000000");
+  EXPECT_EQ(run(2), "1.000000 2.000000");
+  EXPECT_EQ(run(0), "0.000000 0.000000");
+  for (int64_t length : {int64_t(-1), int64_t(4), least})
+    EXPECT_EQ(run(length), "node 'Attention' (Attention, opset 25): expected 'nonpad_kv_seqlen' of 0 .. 3, found " + std::to_string(length));
+}
+
 TEST(ONNXInterpreter, TensorsHaveTheBytesThatTheirShapeSays) {
   EXPECT_EQ(negate({DataType::int8, {3}, {1, 2, 3}}), "ok");
   EXPECT_EQ(negate({DataType::int8, {4}, {1, 2, 3}}), "input 0: expected a tensor of 4 elements of 1 bytes, found 3 bytes");

@@ -9,6 +9,8 @@
 #include "X86/Compile.h"
 #include "lathe/InitAll.h"
 #include "lathe/import/Import.h"
+#include "lathe/import/ONNXModule.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/ADT/SmallString.h"
@@ -99,12 +101,31 @@ static std::string defaultOutput(StringRef model) {
     model = model.drop_back();
   SmallString<128> name(llvm::sys::path::filename(model));
   for (StringRef extension : {".gguf", ".mlir", ".onnx", ".safetensors"})
-    if (StringRef(name).ends_with(extension)) name.resize(name.size() - extension.size());
+    if (StringRef(name).ends_with_insensitive(extension)) name.resize(name.size() - extension.size());
   return (name + ".lathe").str();
 }
 
 /// Whether |module| still is an ONNX graph.
 static bool isGraph(ModuleOp module) { return module->hasAttr("onnx.model") && module.lookupSymbol("main"); }
+
+/// The tokens of a language model that |module| is; 0: it does not say.
+static int64_t vocabularyOf(ModuleOp module) {
+  auto step = module.lookupSymbol<func::FuncOp>("step");
+  auto logits = step && step.getNumResults() ? dyn_cast<RankedTensorType>(step.getResultTypes()[0]) : RankedTensorType();
+  return logits && logits.getRank() && !logits.isDynamicDim(logits.getRank() - 1) ? logits.getShape().back() : 0;
+}
+
+/// What importing leaves to the driver: a word about what was not taken, and what the place that --tokenizer names says of a graph.
+static Status afterImport(const CompileRequest &request, ModuleOp module) {
+  const std::string &model = request.model;
+  if (llvm::sys::fs::is_directory(model) && hasSafetensors(model))
+    if (auto graph = findONNXFile(model); graph.status().code() != StatusCode::notFound)
+      llvm::errs() << "lathe: note: '" << model << "' has safetensors and " << (graph.ok() ? llvm::sys::path::filename(*graph) : "ONNX files") << ": the safetensors are compiled; name the .onnx file for the other\n";
+  if (!isGraph(module) || request.tokenizer.empty()) return Status();
+  if (llvm::sys::fs::is_directory(request.tokenizer)) return addONNXConfigs(module, request.tokenizer);
+  StringRef beside = llvm::sys::path::parent_path(request.tokenizer);
+  return llvm::sys::path::filename(request.tokenizer) == "tokenizer.json" ? addONNXConfigs(module, beside.empty() ? "." : beside.str()) : Status();
+}
 
 Result<CompileResult> compileModel(const CompileRequest &request) {
   auto start = std::chrono::steady_clock::now();
@@ -140,6 +161,7 @@ Result<CompileResult> compileModel(const CompileRequest &request) {
     ImportOptions importOptions;
     importOptions.maxSequence = options.maxSeq;
     LATHE_ASSIGN_OR_RETURN(module, importModel(context, request.model, importOptions));
+    LATHE_RETURN_IF_ERROR(afterImport(request, *module));
   }
   Phase last = std::min(request.to, Phase::plan), from = request.from;
   if (from == Phase::import && last >= Phase::raise) {
@@ -175,11 +197,14 @@ Result<CompileResult> compileModel(const CompileRequest &request) {
   }
 
   CompileResult result;
+  const std::string &tokenizerSource = request.tokenizer.empty() ? request.model : request.tokenizer;
+  LATHE_RETURN_IF_ERROR(checkVocabulary(text, vocabularyOf(*module), tokenizerSource, result.warnings));
   if (request.to == Phase::package && isGraph(*module)) {
     result.warnings.push_back(generalWarning);
     result.output = request.output.empty() ? defaultOutput(request.model) : request.output;
     progress("generating general code");
-    auto package = packageGeneralGraph(*module, text, options, result.output, [&](uint64_t done, uint64_t all) { progress("writing weights", done, all); });
+    auto checkTokens = [&](int64_t vocabulary) { return checkVocabulary(text, vocabulary, tokenizerSource, result.warnings); };
+    auto package = packageGeneralGraph(*module, text, options, result.output, checkTokens, result.warnings, [&](uint64_t done, uint64_t all) { progress("writing weights", done, all); });
     if (!package.ok())
       return makeError(package.status().code(), "'%s' is a graph that is not raised to a language model; the warning says why. As general code: %s", request.model.c_str(),
                        package.status().message().c_str());

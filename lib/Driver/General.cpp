@@ -56,6 +56,26 @@ GraphPort portOf(Type type, const std::string &name) {
   return p;
 }
 
+/// What no step can be made of, whatever its operators: said before they are looked at, whose errors do not say it.
+Status checkDecoder(func::FuncOp main) {
+  bool logits = false, past = false;
+  for (unsigned i = 0; i < main.getNumResults(); ++i)
+    logits |= onnx::resultName(main, i) == "logits";
+  for (unsigned i = 0; i < main.getNumArguments(); ++i) {
+    std::string name = onnx::inputName(main, i);
+    onnx::StepInput input = onnx::stepInput(name, main.getArgument(i).getType());
+    past |= input == onnx::StepInput::past;
+    auto type = dyn_cast<RankedTensorType>(main.getArgument(i).getType());
+    // One token a step is what --max-rows 1 gives.
+    if (input == onnx::StepInput::tokens && type && type.getRank() == 2 && !type.isDynamicDim(1) && type.getDimSize(1) != 1)
+      return makeError(StatusCode::unsupported, "input '%s' of %s: expected any number of tokens, found a fixed size: export the model with dynamic axes, for the step, the past and the mask", name.c_str(),
+                       ops::typeText(type).c_str());
+  }
+  if (!logits && !past)
+    return makeError(StatusCode::unsupported, "expected a decoder, with a result 'logits' and inputs 'past_key_values.*', found neither: an encoder such as BERT makes no tokens");
+  return Status();
+}
+
 Status describe(func::FuncOp graph, GraphSection &section, std::vector<unsigned> &weights) {
   std::map<std::string, uint32_t> results;
   for (unsigned i = 0; i < graph.getNumResults(); ++i) {
@@ -114,8 +134,47 @@ Status describe(func::FuncOp graph, GraphSection &section, std::vector<unsigned>
   return Status();
 }
 
+/// How many positions a model was trained for, by the files beside its graph; 0: they do not say. A family that Lathe does not know says it as well.
+int64_t positionsOf(ModuleOp module) {
+  auto number = [](const llvm::json::Object *object, StringRef key) -> int64_t {
+    auto n = object ? object->getInteger(key) : std::nullopt;
+    return n && *n > 0 && *n <= (int64_t(1) << 24) ? *n : 0;
+  };
+  auto parsed = [&](StringRef attribute) -> llvm::json::Value {
+    auto value = llvm::json::parse(text(module->getAttr(attribute)));
+    if (value) return std::move(*value);
+    llvm::consumeError(value.takeError());
+    return nullptr;
+  };
+  llvm::json::Value config = parsed("onnx.config"), genai = parsed("onnx.genai_config");
+  llvm::json::Object *top = config.getAsObject(), *inner = top ? top->getObject("text_config") : nullptr;
+  for (const llvm::json::Object *object : {inner, top})
+    for (const char *key : {"max_position_embeddings", "n_positions"})
+      if (int64_t n = number(object, key)) return n;
+  return number(genai.getAsObject() ? genai.getAsObject()->getObject("model") : nullptr, "context_length");
+}
+
+/// The type of the cache.
+std::string cacheType(const GraphSection &section) {
+  auto cache = llvm::find_if(section.inputs, [](const GraphPort &port) { return port.role == GraphRole::past; });
+  GraphType type = cache == section.inputs.end() ? GraphType::other : cache->type;
+  return type == GraphType::f32 ? "f32" : type == GraphType::f16 ? "f16" : type == GraphType::bf16 ? "bf16" : "graph";
+}
+
+/// Options that were given and do nothing here.
+void warnOfOptions(const CompileOptions &options, const std::string &cache, std::vector<std::string> &warnings) {
+  const CompileOptions plain;
+  auto warn = [&](const std::string &option, const char *instead) { warnings.push_back(option + ": without effect, because general code " + instead); };
+  if (options.quantize != plain.quantize) warn("--quantize '" + options.quantize + "'", "keeps the weights as the graph has them");
+  if (options.kv != plain.kv && options.kv != cache) warn("--kv '" + options.kv + "'", "keeps the cache in the graph's own type");
+  if (options.activations != plain.activations && options.activations != "f32") warn("--activations '" + options.activations + "'", "computes in float32");
+  if (options.page != plain.page) warn("--page '" + std::to_string(options.page) + "'", "has a cache without pages");
+  if (options.weights != plain.weights) warn("--weights '" + options.weights + "'", "keeps the weights as the graph has them");
+  if (!options.disabled.empty()) warn("--disable '" + options.disabled[0] + "'", "has no fusion passes");
+}
+
 /// A step without launches: the runtime calls the graph. Its KV group says what a token of the cache takes and counts tokens; there are no blocks.
-Program programFor(const GraphSection &section, const CompileOptions &options) {
+Program programFor(const GraphSection &section, const CompileOptions &options, int64_t positions) {
   constexpr uint32_t pageTokens = 16;
   uint32_t vocabulary = 0, caches = 0;
   uint64_t bytes = 0; // a token of the cache
@@ -128,7 +187,7 @@ Program programFor(const GraphSection &section, const CompileOptions &options) {
   Program p;
   p.kvGroups = {{0, 0, pageTokens, (caches + 1) / 2, bytes * pageTokens}};
   p.maxRows = p.maxOutRows = uint32_t(options.maxRows);
-  p.maxSeq = uint32_t(options.maxSeq ? options.maxSeq : defaultPositions);
+  p.maxSeq = uint32_t(options.maxSeq ? options.maxSeq : positions);
   p.vocabulary = p.logitsStride = vocabulary;
   p.hiddenSize = 1;
   p.hiddenStride = 16;
@@ -140,11 +199,23 @@ Program programFor(const GraphSection &section, const CompileOptions &options) {
   return p;
 }
 
-std::string metadataWith(const std::string &metadata) {
+/// What of |metadata| is otherwise in general code: there is no model, and options say what is, not what was asked for.
+std::string metadataWith(const std::string &metadata, const GraphSection &section, const Program &program, int64_t positions) {
   auto parsed = llvm::json::parse(metadata);
   llvm::json::Object object;
   if (parsed && parsed->getAsObject()) object = *parsed->getAsObject();
   if (!parsed) llvm::consumeError(parsed.takeError());
+  if (llvm::json::Object *model = object.getObject("model")) {
+    (*model)["vocabulary"] = program.vocabulary;
+    (*model)["max_sequence"] = program.maxSeq;
+    if (positions) (*model)["model_positions"] = positions;
+  }
+  if (llvm::json::Object *options = object.getObject("options")) {
+    (*options)["kv"] = cacheType(section);
+    (*options)["quantize"] = "none";
+    (*options)["activations"] = "f32";
+    options->erase("page");
+  }
   object["general_graph"] = llvm::json::Object{{"sequences", 1}, {"cache", "contiguous"}, {"exact_tokens", false}};
   std::string out;
   llvm::raw_string_ostream(out) << llvm::json::Value(std::move(object));
@@ -178,6 +249,7 @@ Status addGpu(ModuleOp module, artifact::Variant variant, Program program, artif
 } // namespace
 
 Result<PackageReport> packageGeneralGraph(ModuleOp module, const ModelText &modelText, const CompileOptions &options, const std::string &path,
+                                          llvm::function_ref<Status(int64_t)> checkTokens, std::vector<std::string> &warnings,
                                           const std::function<void(uint64_t, uint64_t)> &progress) {
   using artifact::SectionKind;
   using artifact::Variant;
@@ -185,6 +257,11 @@ Result<PackageReport> packageGeneralGraph(ModuleOp module, const ModelText &mode
   double start = now();
   auto main = module.lookupSymbol<func::FuncOp>("main");
   if (!main || main.isExternal()) return Status(StatusCode::invalidArgument, "@main: expected a function with a body, found " + std::string(main ? "a declaration" : "none"));
+  LATHE_RETURN_IF_ERROR(checkDecoder(main));
+  const int64_t positions = positionsOf(module);
+  if (!positions && !options.maxSeq)
+    warnings.push_back("neither config.json nor genai_config.json beside the model says how many positions it was trained for: " + std::to_string(defaultPositions) +
+                       " are assumed; put a config.json beside it, or give --max-seq");
   {
     std::string complaints;
     ScopedDiagnosticHandler handler(module.getContext(), [&](Diagnostic &d) {
@@ -200,6 +277,9 @@ Result<PackageReport> packageGeneralGraph(ModuleOp module, const ModelText &mode
   GraphSection section;
   std::vector<unsigned> weights;
   LATHE_RETURN_IF_ERROR(describe(graph, section, weights));
+  Program program = programFor(section, options, positions ? positions : defaultPositions);
+  LATHE_RETURN_IF_ERROR(checkTokens(program.vocabulary));
+  warnOfOptions(options, cacheType(section), warnings);
   for (Attribute check : module->getAttrOfType<ArrayAttr>("lathe.checks"))
     section.checks.push_back(cast<StringAttr>(check).str());
   uint64_t offset = 0;
@@ -212,8 +292,7 @@ Result<PackageReport> packageGeneralGraph(ModuleOp module, const ModelText &mode
     offset = (offset + bytes + 63) / 64 * 64;
   }
   LATHE_ASSIGN_OR_RETURN(auto writer, artifact::ArtifactWriter::create(path));
-  LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::metadata, metadataWith(modelText.metadata)));
-  Program program = programFor(section, options);
+  LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::metadata, metadataWith(modelText.metadata, section, program, positions)));
   if (!llvm::all_of(options.variants, artifact::isGpu)) LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::program, Variant::none, encodeProgram(program)));
   LATHE_RETURN_IF_ERROR(writer.addSection(SectionKind::graph, encodeGraphSection(section)));
   report.kernels = llvm::any_of(options.variants, [](Variant v) { return !artifact::isGpu(v); });

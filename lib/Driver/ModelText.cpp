@@ -3,6 +3,9 @@
 //===----------------------------------------------------------------------===//
 #include "ModelText.h"
 #include "lathe/import/GGUF.h"
+#include "lathe/import/Import.h"
+#include "lathe/import/ONNXModule.h"
+#include "lathe/import/Quote.h"
 #include "lathe/import/Tokenizer.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/JSON.h"
@@ -20,8 +23,14 @@ std::string fileText(const std::string &directory, const char *name) {
   return buffer ? (*buffer)->getBuffer().str() : std::string();
 }
 
-Result<ImportedTokenizer> readTokenizer(const std::string &source) {
+/// |named|: the user said that |source| has one.
+Result<ImportedTokenizer> readTokenizer(const std::string &source, bool named) {
   if (llvm::sys::fs::is_directory(source)) return importTokenizerDirectory(source);
+  if (named) {
+    auto file = llvm::MemoryBuffer::getFileSlice(source, 4, 0);
+    if (file && (*file)->getBuffer() != "GGUF")
+      return makeError(StatusCode::invalidArgument, "expected a tokenizer: a directory with a tokenizer.json, a file of that name, or a GGUF file");
+  }
   LATHE_ASSIGN_OR_RETURN(auto file, gguf::File::open(source));
   return importTokenizer(file);
 }
@@ -87,19 +96,26 @@ Result<llvm::json::Object> readGeneration(ArrayRef<std::string> directories) {
 
 Status readModelText(const std::string &path, const std::string &tokenizer, ModuleOp module, const CompileOptions &options, ModelText &text) {
   bool isModule = StringRef(path).ends_with(".mlir");
-  // An .onnx file's texts lie beside it.
-  std::string home = StringRef(path).ends_with(".onnx") && !llvm::sys::fs::is_directory(path) ? llvm::sys::path::parent_path(path).str() : path;
-  if (home.empty()) home = ".";
-  std::string source = tokenizer.empty() ? home : tokenizer;
+  std::vector<std::string> homes = {path};
+  if (auto file = findONNXFile(path); file.ok() && isONNXName(*file) && !hasSafetensors(path)) homes = directoriesOfONNX(*file);
+  std::string named = tokenizer;
+  if (llvm::sys::path::filename(tokenizer) == "tokenizer.json" && !llvm::sys::fs::is_directory(tokenizer)) {
+    named = llvm::sys::path::parent_path(tokenizer).str();
+    if (named.empty()) named = ".";
+  }
+  auto hasTokenizer = [](const std::string &home) { return llvm::sys::fs::exists(home + "/tokenizer.json"); };
+  auto home = llvm::find_if(homes, hasTokenizer);
+  std::string source = !named.empty() ? named : home == homes.end() ? homes[0] : *home;
   std::vector<std::string> directories; // a place named for text comes first
-  if (!tokenizer.empty() && llvm::sys::fs::is_directory(tokenizer)) directories.push_back(tokenizer);
-  if (!isModule && llvm::sys::fs::is_directory(home)) directories.push_back(home);
+  if (!named.empty() && llvm::sys::fs::is_directory(named)) directories.push_back(named);
+  for (const std::string &home : homes)
+    if (!isModule && llvm::sys::fs::is_directory(home)) directories.push_back(home);
   LATHE_ASSIGN_OR_RETURN(llvm::json::Object generation, readGeneration(directories));
   if (!isModule || !tokenizer.empty()) {
-    auto imported = readTokenizer(source);
+    auto imported = readTokenizer(source, !named.empty());
     if (!imported.ok()) {
       // A directory without a tokenizer is still a model; ids work.
-      if (imported.status().code() != StatusCode::notFound || !tokenizer.empty()) return imported.status().at("'" + source + "'");
+      if (imported.status().code() != StatusCode::notFound || !tokenizer.empty()) return imported.status().at((named.empty() ? "'" : "--tokenizer '") + source + "'");
     } else {
       std::string bytes = imported->spec.encode();
       text.tokenizer.assign(bytes.begin(), bytes.end());
@@ -131,6 +147,23 @@ Status readModelText(const std::string &path, const std::string &tokenizer, Modu
     metadata["speculate"] = (method + ":" + llvm::sys::path::filename(rest)).str();
   }
   llvm::raw_string_ostream(text.metadata) << llvm::json::Value(std::move(metadata));
+  return Status();
+}
+
+Status checkVocabulary(const ModelText &text, int64_t vocabulary, const std::string &source, std::vector<std::string> &warnings) {
+  if (text.tokenizer.empty() || vocabulary <= 0) return Status();
+  LATHE_ASSIGN_OR_RETURN(TokenizerSpec spec, TokenizerSpec::decode(text.tokenizer));
+  auto limit = static_cast<size_t>(vocabulary);
+  if (spec.pieces.size() <= limit) return Status();
+  llvm::DenseSet<uint32_t> added;
+  for (const TokenizerSpec::AddedToken &token : spec.added) added.insert(token.id);
+  for (size_t id = spec.pieces.size(); id-- > limit;)
+    if (!spec.pieces[id].empty() && !added.contains(static_cast<uint32_t>(id))) // ids without a text are holes between others
+      return makeError(StatusCode::invalidArgument, "the tokenizer in '%s': expected ids below the model's vocabulary of %lld tokens, found %zu ids, the last one %s", source.c_str(), (long long)vocabulary,
+                       id + 1, quoteName(spec.pieces[id]).c_str());
+  size_t last = spec.pieces.size() - 1;
+  warnings.push_back("the tokenizer in '" + source + "' has added tokens beyond the model's vocabulary of " + std::to_string(vocabulary) + " tokens, up to id " + std::to_string(last) + ", " +
+                     quoteName(spec.pieces[last]) + ": the model cannot read a prompt with one of them");
   return Status();
 }
 

@@ -20,6 +20,7 @@ served() {
     sleep 0.1
   done
   grep -q 'model small: a general graph: one request at a time' "$WORK/serve.log" || fail "the server does not say that it is a general graph: $(cat "$WORK/serve.log")"
+  grep -q 'prefix cache off' "$WORK/serve.log" && grep -q 'compiled with activations f32, kv f32, max_rows [0-9]*, quantize none' "$WORK/serve.log" || fail "the server says something else of the artifact than what is: $(cat "$WORK/serve.log")"
   python3 test/e2e/general_server.py "$(sed -n 's/^listening on //p' "$WORK/serve.out")" "$2" >&2 || fail "the server answers something else than run: $(cat "$WORK/serve.log")"
   kill $server
   wait $server || true

@@ -24,7 +24,7 @@ cl::SubCommand compileCommand("compile", "compile a model to one file");
 
 
 
-cl::opt<std::string> model(cl::Positional, cl::Required, cl::desc("MODEL: a .gguf or .onnx file, a directory of HuggingFace or ONNX files, or a .mlir module"), cl::sub(compileCommand), cl::cat(category));
+cl::opt<std::string> model(cl::Positional, cl::Required, cl::desc("MODEL: a GGUF file, an .onnx file, a directory of HuggingFace or ONNX files (safetensors first), or a .mlir module"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<std::string> output("o", cl::value_desc("FILE"), cl::desc("artifact to write (default: MODEL's name with .lathe)"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<std::string> target("target", cl::init("x86"), cl::value_desc("x86|native|VARIANT,..."), cl::desc("code to put in: x86 = every variant (default), native = the best one of this machine, avx2, avx512vnni, avx512bf16, and NVIDIA GPUs: sm_80, sm_89, sm_90a, sm_100a, sm_120a"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<std::string> quantize("quantize", cl::init("none"), cl::desc("round weights to nearest: none (default), int8, int4-g32, int4-g64, int4-g128, int4z-g32, int4z-g64, int4z-g128"), cl::sub(compileCommand), cl::cat(category));
@@ -43,7 +43,7 @@ cl::list<std::string> disable("disable", cl::CommaSeparated, cl::value_desc("PAS
 cl::opt<std::string> compileTo("compile-to", cl::init("package"), cl::value_desc("PHASE"), cl::desc("stop after import, raise, configure, fuse, kernels or plan and print the module"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<std::string> compileFrom("compile-from", cl::init(""), cl::value_desc("PHASE"), cl::desc("MODEL is a .mlir module at the end of this phase"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<std::string> dumpPhases("dump-phases", cl::value_desc("DIR"), cl::desc("write the module after every phase to DIR"), cl::sub(compileCommand), cl::cat(category));
-cl::opt<std::string> tokenizer("tokenizer", cl::value_desc("DIR|FILE"), cl::desc("take tokenizer and chat template from here instead of the model"), cl::sub(compileCommand), cl::cat(category));
+cl::opt<std::string> tokenizer("tokenizer", cl::value_desc("DIR|FILE"), cl::desc("take tokenizer and chat template from here instead of the model: a directory with a tokenizer.json, that file, or a GGUF file"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<bool> json("json", cl::desc("print the figures as one JSON line"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<bool> remarks("remarks", cl::desc("say what each layer of an ONNX graph was recognised as"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<bool> quiet("quiet", cl::desc("no progress"), cl::sub(compileCommand), cl::cat(category));

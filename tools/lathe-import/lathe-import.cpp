@@ -11,7 +11,7 @@
 
 int main(int argc, char **argv) {
   llvm::cl::OptionCategory category("lathe-import");
-  llvm::cl::opt<std::string> path(llvm::cl::Positional, llvm::cl::Required, llvm::cl::desc("<.gguf or .onnx file or directory>"),
+  llvm::cl::opt<std::string> path(llvm::cl::Positional, llvm::cl::Required, llvm::cl::desc("<GGUF file, .onnx file, or directory of HuggingFace or ONNX files>"),
                                   llvm::cl::cat(category));
   llvm::cl::opt<std::string> output("o", llvm::cl::desc("output file"), llvm::cl::init("-"), llvm::cl::cat(category));
   llvm::cl::opt<int64_t> maxSequence("max-seq", llvm::cl::desc("positions to make the module for (0: the model's own)"),
@@ -19,7 +19,7 @@ int main(int argc, char **argv) {
   llvm::cl::opt<bool> locations("locations", llvm::cl::desc("print tensor and layer names as locations"),
                                 llvm::cl::cat(category));
   llvm::cl::HideUnrelatedOptions(category);
-  llvm::cl::ParseCommandLineOptions(argc, argv, "prints a model as a module of the llm dialect\n");
+  llvm::cl::ParseCommandLineOptions(argc, argv, "prints a model as a module of the llm dialect; an ONNX model as one of the onnx dialect\n");
   mlir::MLIRContext context;
   lathe::ImportOptions options;
   options.maxSequence = maxSequence;

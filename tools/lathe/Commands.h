@@ -39,12 +39,14 @@ struct EngineFlags {
 
 /// The device of `--device`. Errors: no such device, or it cannot be used here.
 Result<std::unique_ptr<runtime::Device>> openDevice(const EngineFlags &flags);
-/// Loads |path| for |device|. A GGUF file or a model directory is compiled first, into a cache by content.
+/// Loads |path| for |device|. A GGUF file, an .onnx file or a model directory is compiled first, into a cache by content.
 Result<std::shared_ptr<runtime::LoadedArtifact>> openModel(const std::string &path, const EngineFlags &flags, const runtime::Device &device);
 /// The compiled form of a model file or directory, from the cache or compiled now.
 Result<std::string> cachedArtifact(const std::string &model);
 /// True for what openModel compiles first.
 bool isModelSource(const std::string &path);
+/// |status| with what to do when |path| is no artifact but a model by its name.
+Status withCompileHint(Status status, const std::string &path);
 /// Path of libexec/lathe-compiler beside this program.
 std::string compilerPath();
 

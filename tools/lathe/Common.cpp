@@ -52,7 +52,9 @@ Result<std::shared_ptr<runtime::LoadedArtifact>> openModel(const std::string &pa
   runtime::LoadOptions options{flags.variant};
   options.gpu = device.gpuCode();
   if (options.gpu == "any" && !flags.variant.empty()) options.gpu = flags.variant;
-  return runtime::LoadedArtifact::load(file, options);
+  auto artifact = runtime::LoadedArtifact::load(file, options);
+  if (!artifact.ok()) return withCompileHint(artifact.status(), path);
+  return artifact;
 }
 
 uint64_t peakMemory() {

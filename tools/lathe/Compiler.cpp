@@ -58,7 +58,35 @@ Status hashFile(const std::string &path, artifact::Hasher &hasher) {
   return file.check();
 }
 
-/// A name for the content of a model: its file, or every regular file of its directory with its name.
+/// The end of |path| from its last dot, in small letters.
+std::string extensionOf(const std::string &path) {
+  size_t dot = path.rfind('.'), slash = path.rfind('/');
+  if (dot == std::string::npos || (slash != std::string::npos && dot < slash)) return "";
+  std::string extension = path.substr(dot);
+  for (char &c : extension)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return extension;
+}
+
+/// Adds every regular file of |directory| that |wanted| takes, in the order of their names.
+template <typename Wanted, typename Add> Status addFiles(const std::string &directory, Wanted wanted, Add add) {
+  std::vector<std::string> names;
+  DIR *dir = opendir(directory.c_str());
+  if (!dir) return makeError(StatusCode::notFound, "cannot open '%s': %s", directory.c_str(), std::strerror(errno));
+  while (dirent *entry = readdir(dir)) {
+    struct stat info{};
+    if (entry->d_name[0] != '.' && wanted(entry->d_name) && stat((directory + "/" + entry->d_name).c_str(), &info) == 0 && S_ISREG(info.st_mode))
+      names.push_back(entry->d_name);
+  }
+  closedir(dir);
+  std::sort(names.begin(), names.end());
+  for (const std::string &name : names)
+    LATHE_RETURN_IF_ERROR(add(name));
+  return Status();
+}
+
+/// A name for the content of a model: its file, or every regular file of its directory with its name. Of an .onnx file, which has weights and texts
+/// beside it, also its directory without the other .onnx files, and the texts around a directory named onnx.
 Result<std::string> contentName(const std::string &model) {
   artifact::Hasher hasher;
   auto addText = [&](const std::string &text) {
@@ -69,24 +97,22 @@ Result<std::string> contentName(const std::string &model) {
   struct stat compiler{};
   if (stat(compilerPath().c_str(), &compiler) == 0)
     addText(std::to_string(compiler.st_size) + " " + std::to_string(compiler.st_mtime));
-  if (!isDirectory(model)) {
-    LATHE_RETURN_IF_ERROR(hashFile(model, hasher));
-    return artifact::toHex(hasher.digest());
-  }
-  std::vector<std::string> names;
-  DIR *dir = opendir(model.c_str());
-  if (!dir) return makeError(StatusCode::notFound, "cannot open '%s': %s", model.c_str(), std::strerror(errno));
-  while (dirent *entry = readdir(dir)) {
-    struct stat info{};
-    if (entry->d_name[0] != '.' && stat((model + "/" + entry->d_name).c_str(), &info) == 0 && S_ISREG(info.st_mode))
-      names.push_back(entry->d_name);
-  }
-  closedir(dir);
-  std::sort(names.begin(), names.end());
-  for (const std::string &name : names) {
-    addText(name);
-    LATHE_RETURN_IF_ERROR(hashFile(model + "/" + name, hasher));
-  }
+  auto addAll = [&](const std::string &directory, auto wanted) {
+    return addFiles(directory, wanted, [&](const std::string &name) {
+      addText(name);
+      return hashFile(directory + "/" + name, hasher);
+    });
+  };
+  auto text = [](const std::string &name) { return extensionOf(name) == ".json" || extensionOf(name) == ".jinja"; };
+  const bool directory = isDirectory(model);
+  std::string home = directory ? model : model.substr(0, model.rfind('/') + 1) + ".";
+  if (!directory) LATHE_RETURN_IF_ERROR(hashFile(model, hasher));
+  if (directory) LATHE_RETURN_IF_ERROR(addAll(model, [](const std::string &) { return true; }));
+  if (!directory && extensionOf(model) != ".onnx") return artifact::toHex(hasher.digest());
+  if (!directory) LATHE_RETURN_IF_ERROR(addAll(home, [](const std::string &name) { return extensionOf(name) != ".onnx"; }));
+  char full[PATH_MAX];
+  std::string real = realpath(home.c_str(), full) ? full : "";
+  if (real.size() > 5 && real.substr(real.size() - 5) == "/onnx") LATHE_RETURN_IF_ERROR(addAll(real.substr(0, real.size() - 4), text));
   return artifact::toHex(hasher.digest());
 }
 
@@ -112,8 +138,16 @@ Result<int> compilerCommand(const std::string &command, const Args &args) {
 
 bool isModelSource(const std::string &path) {
   if (isDirectory(path)) return true;
-  size_t dot = path.rfind('.');
-  return dot != std::string::npos && path.substr(dot) == ".gguf";
+  std::string extension = extensionOf(path);
+  return extension == ".gguf" || extension == ".onnx";
+}
+
+Status withCompileHint(Status status, const std::string &path) {
+  std::string extension = extensionOf(path);
+  bool noArtifact = status.message().find("not a Lathe artifact") != std::string::npos;
+  if (!noArtifact || (extension != ".onnx" && extension != ".safetensors")) return status;
+  std::string model = extension == ".onnx" ? path : "DIRECTORY";
+  return Status(status.code(), status.message() + "; a model is compiled first: 'lathe compile " + model + " -o FILE.lathe'");
 }
 
 Result<std::string> cachedArtifact(const std::string &model) {

@@ -135,7 +135,7 @@ Result<int> inspectCommand(const Args &args) {
   LATHE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::open(path));
   auto inFile = [&](Status status) { return std::move(status).at("'" + path + "'"); };
   auto view = ArtifactView::parse(file.bytes());
-  if (!view.ok()) return inFile(view.status());
+  if (!view.ok()) return withCompileHint(inFile(view.status()), path);
   auto bytes = view->find(SectionKind::program);
   for (const Section &s : view->sections()) // a GPU's, when there is no other
     if (!bytes && s.kind == static_cast<uint32_t>(SectionKind::program)) bytes = view->find(SectionKind::program, static_cast<Variant>(s.variant));

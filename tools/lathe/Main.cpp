@@ -16,7 +16,7 @@ static const char helpText[] =
     "\n"
     "usage: lathe COMMAND [options]\n"
     "\n"
-    "  lathe compile MODEL -o FILE.lathe   compile a GGUF file or a HuggingFace directory\n"
+    "  lathe compile MODEL -o FILE.lathe   compile a GGUF file, an .onnx file or a HuggingFace directory\n"
     "  lathe run FILE.lathe -p TEXT        continue a text, or answer with --chat\n"
     "  lathe run FILE.lathe                talk with the model\n"
     "  lathe serve FILE.lathe...           answer OpenAI clients over HTTP\n"
@@ -29,7 +29,7 @@ static const char helpText[] =
     "  lathe replay TRACE                  run a scheduler's trace again and compare\n"
     "  lathe bisect MODEL                  the first operation that differs between two phases\n"
     "\n"
-    "'lathe COMMAND --help' lists the options of a command. 'lathe run MODEL.gguf' compiles into a cache first.\n"
+    "'lathe COMMAND --help' lists the options of a command. 'lathe run MODEL' compiles a model into a cache first.\n"
     "An artifact holds native code: run only files that you would trust as a program.\n";
 
 int main(int argc, char **argv) {

@@ -28,7 +28,7 @@ Options declare(RunFlags &f) {
   Options o(
       "lathe run FILE.lathe [options]",
       "Continues a text, or answers it with --chat. Without -p: a conversation on a terminal, else the prompt is\n"
-      "read from standard input. FILE may be a GGUF file or a model directory: it is compiled into a cache first.");
+      "read from standard input. FILE may be a .gguf file, an .onnx file or a model directory: it is compiled into a cache first.");
   o.text("-p, --prompt", "TEXT", "the prompt", f.prompt);
   o.text("--prompt-ids", "1,2,...", "the prompt as token ids", f.promptIds);
   o.flag("--chat", "put the prompt through the model's chat template", f.chat);

@@ -157,7 +157,7 @@ std::vector<std::string> aboutModel(const LoadedArtifact &artifact, const ServeF
     }
   std::snprintf(line, sizeof line, "device %s (%s), policy %s%s, preemption %s, drafts %s, prefix cache %s, pooling %s", device.name(),
                 artifact::toString(artifact.variant()), f.policy.c_str(), targets.c_str(), f.preemption.c_str(), drafts.c_str(),
-                f.noPrefixCache ? "off" : "on", f.pooling.c_str());
+                f.noPrefixCache || artifact.graph() ? "off" : "on", f.pooling.c_str());
   std::vector<std::string> lines{line};
   auto metadata = nlohmann::json::parse(artifact.view().text(artifact::SectionKind::metadata), nullptr, false);
   std::string compiled;

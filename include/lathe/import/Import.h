@@ -12,7 +12,7 @@ namespace lathe {
 
 /// Reads a model and builds its step function. |path| is a .gguf file or a directory with a config.json and
 /// safetensors. An .onnx file, or a directory with one and no safetensors, becomes `func @main` of the onnx dialect (ONNXModule.h), which
-/// the raise phase turns into the step. No weight is read: params refer to the files by path.
+/// the raise phase turns into the step. Anything else is an error that says how each kind is known. No weight is read: params refer to the files by path.
 ///
 /// The module has one function `step(!llm.batch, !llm.kv) -> (logits, !llm.kv)`, a param for every
 /// weight, a KV group for every distinct window, and the attribute `llm.model`, a dictionary with
@@ -20,6 +20,9 @@ namespace lathe {
 /// KV formats are f16, pages 0; all arithmetic is float32 until the configure phase.
 Result<mlir::OwningOpRef<mlir::ModuleOp>> importModel(mlir::MLIRContext &context, const std::string &path,
                                                       const ImportOptions &options);
+
+/// Whether |directory| has model.safetensors or its index, which importModel takes before an .onnx file.
+bool hasSafetensors(const std::string &directory);
 
 /// The builder behind importModel, for other sources of a configuration. internal: the module does
 /// not verify.

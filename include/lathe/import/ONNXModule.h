@@ -14,6 +14,17 @@ namespace lathe {
 /// Errors: those of onnxfile::read; unsupported names the node, operator, operator set and the nearest reason.
 Result<mlir::OwningOpRef<mlir::ModuleOp>> importONNX(mlir::MLIRContext &context, const std::string &path);
 
+/// Puts the config.json and genai_config.json of |directory|, which say what a graph does not (a family's name, how many positions the model was trained
+/// for), into the attributes onnx.config and onnx.genai_config of |module|. One that is there already stays. importONNX does so with directoriesOfONNX.
+/// Errors: invalidArgument for a file above 2^20 bytes.
+Status addONNXConfigs(mlir::ModuleOp module, const std::string &directory);
+
+/// Whether |path| ends in .onnx, in letters of any case.
+bool isONNXName(llvm::StringRef path);
+
+/// Where files beside the .onnx file |path| lie: its directory, and the one around it when that is named onnx, as on the HuggingFace hub.
+std::vector<std::string> directoriesOfONNX(const std::string &path);
+
 /// The builder behind it.
 Result<mlir::OwningOpRef<mlir::ModuleOp>> buildONNXModule(mlir::MLIRContext &context, const onnxfile::Model &model);
 

@@ -452,7 +452,8 @@ void Raiser::adopt(Parts &parts) {
   }
   if (!config.modelPositions) {
     config.modelPositions = std::min(assumedPositions, std::max<int64_t>(reach, 1));
-    remarks.push_back("neither the graph nor a file beside it says how many positions the model was trained for: " + std::to_string(config.modelPositions) + " are assumed");
+    (maxSeq ? remarks : warnings).push_back("neither the graph nor a config.json or genai_config.json beside it says how many positions the model was trained for: " +
+                                            std::to_string(config.modelPositions) + " are assumed; put a config.json beside it, or give --max-seq");
   }
   config.maxSequence = maxSeq ? maxSeq : config.modelPositions;
   bool beyondLearned = config.learnedPositions && config.maxSequence > config.modelPositions; // an error of its own

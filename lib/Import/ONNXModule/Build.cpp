@@ -354,18 +354,36 @@ Result<OwningOpRef<ModuleOp>> importONNX(MLIRContext &context, const std::string
   LATHE_ASSIGN_OR_RETURN(onnxfile::Model model, onnxfile::read(path));
   auto module = buildONNXModule(context, model);
   if (!module.ok()) return module.status().at(path);
-  // What the graph does not say (a family's name, how many positions the model was trained for) is in files beside it.
-  StringRef directory = llvm::sys::path::parent_path(path);
+  for (const std::string &directory : directoriesOfONNX(path))
+    LATHE_RETURN_IF_ERROR(addONNXConfigs(**module, directory));
+  return module;
+}
+
+Status addONNXConfigs(ModuleOp module, const std::string &directory) {
   for (auto [name, attribute] : {std::pair("config.json", "onnx.config"), std::pair("genai_config.json", "onnx.genai_config")}) {
-    auto resolved = resolveInside(directory.empty() ? "." : directory.str(), name);
+    if (module->hasAttr(attribute)) continue;
+    auto resolved = resolveInside(directory, name);
     if (!resolved.ok()) continue;
     LATHE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::open(*resolved));
     if (file.fileSize() > (size_t(1) << 20)) return makeError(StatusCode::invalidArgument, "'%s': expected at most 1048576 bytes, found %zu", resolved->c_str(), size_t(file.fileSize()));
     StringRef text(reinterpret_cast<const char *>(file.bytes().data()), file.fileSize());
-    (**module)->setAttr(attribute, StringAttr::get(&context, text));
+    module->setAttr(attribute, StringAttr::get(module.getContext(), text));
     LATHE_RETURN_IF_ERROR(file.check());
   }
-  return module;
+  return Status();
+}
+
+bool isONNXName(StringRef path) { return path.ends_with_insensitive(".onnx"); }
+
+std::vector<std::string> directoriesOfONNX(const std::string &path) {
+  StringRef own = llvm::sys::path::parent_path(path);
+  std::vector<std::string> directories = {own.empty() ? "." : own.str()};
+  SmallString<256> absolute(directories[0]);
+  if (!llvm::sys::fs::make_absolute(absolute)) {
+    llvm::sys::path::remove_dots(absolute, true);
+    if (llvm::sys::path::filename(absolute) == "onnx") directories.push_back(llvm::sys::path::parent_path(absolute).str());
+  }
+  return directories;
 }
 
 Result<std::string> findONNXFile(const std::string &path) {
@@ -373,7 +391,7 @@ Result<std::string> findONNXFile(const std::string &path) {
   std::vector<std::string> found;
   std::error_code error;
   for (llvm::sys::fs::directory_iterator it(path, error), end; it != end && !error; it.increment(error))
-    if (StringRef(it->path()).ends_with(".onnx")) found.push_back(it->path());
+    if (isONNXName(it->path())) found.push_back(it->path());
   for (const std::string &file : found)
     if (llvm::sys::path::filename(file) == "model.onnx") return file;
   if (found.size() == 1) return found[0];

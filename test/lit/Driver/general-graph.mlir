@@ -16,6 +16,12 @@
 // RUN: not lathe-compiler compile %t.7.mlir -o %t.lathe 2>&1 | FileCheck %s --check-prefix=VOCABULARY
 // RUN: sed 's/, %%past: [^}]*}//; s/"Cast"(%%past)/"Cast"(%%x)/; s/(tensor<?x2x?x4xf32>) ->/(tensor<*x!onnx.any>) ->/' %s > %t.8.mlir
 // RUN: not lathe-compiler compile %t.8.mlir -o %t.lathe 2>&1 | FileCheck %s --check-prefix=NO-PAST
+// RUN: sed 's/tensor<?x?xi64> {/tensor<1x8xi64> {/; s/"Cast"(%%ids) \(.*\) : (tensor<?x?xi64>)/"Cast"(%%ids) \1 : (tensor<1x8xi64>)/' %s > %t.9.mlir
+// RUN: not lathe-compiler compile %t.9.mlir -o %t.lathe 2>&1 | FileCheck %s --check-prefix=FIXED
+// RUN: sed 's/"logits"/"last_hidden_state"/' %t.8.mlir > %t.10.mlir
+// RUN: not lathe-compiler compile %t.10.mlir -o %t.lathe 2>&1 | FileCheck %s --check-prefix=ENCODER
+// FIXED: As general code: input 'input_ids' of int64[1,8]: expected any number of tokens, found a fixed size: export the model with dynamic axes, for the step, the past and the mask
+// ENCODER: As general code: expected a decoder, with a result 'logits' and inputs 'past_key_values.*', found neither: an encoder such as BERT makes no tokens
 // RUN: lathe-compiler compile %s -o %t.lathe --target sm_80 2>&1 | FileCheck %s --check-prefix=OK
 // RUN: lathe-compiler compile %s -o %t.lathe --target avx2,sm_80 2>&1 | FileCheck %s --check-prefix=OK
 // RUN: not lathe run %t.lathe --device emulator --device-plan megakernel --prompt-ids 1 -n 1 2>&1 | FileCheck %s --check-prefix=PLAN

@@ -116,6 +116,9 @@ TEST(Import, NamesWhatIsMissing) {
             "cannot open '/nonexistent/model.gguf': No such file or directory");
   char name[] = "/tmp/lathe-test-XXXXXX";
   fs::path dir = mkdtemp(name);
+  EXPECT_NE(importModel(context, dir.string(), {}).status().message().find("or an .onnx file; found none of them"),
+            std::string::npos);
+  std::ofstream(dir / "model.safetensors") << "";
   EXPECT_NE(importModel(context, dir.string(), {}).status().message().find("/config.json': No such file"),
             std::string::npos);
   std::ofstream(dir / "config.json") << "{";

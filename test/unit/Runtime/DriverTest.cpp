@@ -262,6 +262,20 @@ TEST_F(DriverTest, CompilesIntoTheCacheOnce) {
   EXPECT_EQ(second.err.find("compiled"), std::string::npos);
   std::ofstream("driver-model.gguf") << "GGUF2";
   EXPECT_NE(lathe_("run driver-model.gguf -p 'say a' -n 4", environment).err.find("compiled"), std::string::npos);
+  // An .onnx file has weights and texts beside it, which are part of what is compiled; other models in its directory are not.
+  std::system("rm -rf driver-hub && mkdir -p driver-hub/onnx");
+  std::ofstream("driver-hub/onnx/Model.ONNX") << "graph";
+  std::string run = "run driver-hub/onnx/Model.ONNX -p 'say a' -n 4";
+  auto compiles = [&] { return lathe_(run, environment).err.find("compiled driver-hub/onnx/Model.ONNX") != std::string::npos; };
+  EXPECT_TRUE(compiles());
+  EXPECT_FALSE(compiles());
+  for (const char *part : {"driver-hub/onnx/Model.ONNX_data", "driver-hub/config.json"}) {
+    std::ofstream(part) << "more";
+    EXPECT_TRUE(compiles()) << part;
+    EXPECT_FALSE(compiles()) << part;
+  }
+  std::ofstream("driver-hub/onnx/other.onnx") << "more";
+  EXPECT_FALSE(compiles());
   std::ofstream("driver-compiler.sh") << "#!/bin/sh\nexit 3\n";
   std::ofstream("driver-model.gguf") << "GGUF3";
   Output failed = lathe_("run driver-model.gguf -p 'say a' -n 4", environment);

@@ -85,6 +85,19 @@ Result<QDQMatrix> qdqMatrix(QDQAttr a, Open open) {
   return matrix;
 }
 
+/// The matrix of a #llm.scaled that inferExpression accepts.
+template <typename Open>
+Result<ScaledMatrix> scaledMatrix(ScaledAttr a, Open open) {
+  ScaledMatrix matrix;
+  matrix.name = a.getName().str();
+  matrix.rows = a.getShape()[0], matrix.columns = a.getShape()[1];
+  matrix.perRow = a.getPerRow(), matrix.scaleStorage = storageType(a.getScaleStorage());
+  matrix.codesOffset = a.getCodesOffset(), matrix.scalesOffset = a.getScalesOffset();
+  LATHE_ASSIGN_OR_RETURN(matrix.codes, open(a.getCodes().str()));
+  LATHE_ASSIGN_OR_RETURN(matrix.scales, open(a.getScales().str()));
+  return matrix;
+}
+
 /// What the module says about a group's layer; null when out of range (the verifier excludes it).
 KVGroupOp lookupGroup(mlir::Operation *from, mlir::FlatSymbolRefAttr group);
 KVLayerAttr lookupLayer(KVGroupOp group, int64_t layer);

@@ -59,6 +59,20 @@ def LLM_QDQAttr : LLM_Attr<"QDQ", "qdq"> {
   }];
 }
 
+def LLM_ScaledAttr : LLM_Attr<"Scaled", "scaled"> {
+  let summary = "a matrix of e4m3 with its scales in another tensor (safetensors F8_E4M3)";
+  let description = [{
+    `#llm.scaled<"w", [576, 1536], codes = "m.safetensors" 4096, scales = "m.safetensors" 888832 bf16, per_row = true>`: name, [rows, columns]; where codes
+    (a byte each, row-major) and scales are: one a row, or one for all. The storage is e4m3, whose rows have a scale each.
+  }];
+  let parameters = (ins StringRefParameter<"tensor name">:$name, ArrayRefParameter<"int64_t">:$shape,
+                        StringRefParameter<"path">:$codes, "int64_t":$codesOffset, StringRefParameter<"path">:$scales, "int64_t":$scalesOffset,
+                        EnumParameter<LLM_Storage>:$scaleStorage, "bool":$perRow);
+  let assemblyFormat = [{
+    `<` $name `,` `[` $shape `]` `,` `codes` `=` $codes $codesOffset `,` `scales` `=` $scales $scalesOffset $scaleStorage `,` `per_row` `=` $perRow `>`
+  }];
+}
+
 def LLM_ConcatAttr : LLM_Attr<"Concat", "concat"> {
   let summary = "rows of several expressions, one after the other";
   let parameters = (ins OptionalArrayRefParameter<"mlir::Attribute">:$parts); // empty: a message of the verifier

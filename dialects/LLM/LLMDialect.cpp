@@ -17,7 +17,7 @@ using namespace lathe::llm;
 #include "dialects/LLM/LLMAttrs.cpp.inc"
 
 static_assert(int(Storage::q4_0) == int(lathe::StorageType::q4_0) && int(Storage::iq4_nl) == int(lathe::StorageType::iq4_nl) &&
-              int(Storage::int4z_g128) == int(lathe::StorageType::int4z_g128));
+              int(Storage::int4z_g128) == int(lathe::StorageType::int4z_g128) && int(Storage::e4m3) == int(lathe::StorageType::e4m3));
 
 void LLMDialect::initialize() {
   addOperations<
@@ -54,7 +54,7 @@ Type lathe::llm::elementType(MLIRContext *context, Storage s) {
 /// Elements that one block of |s| covers along the last dimension.
 static int64_t blockElements(Storage s) {
   switch (s) {
-  case Storage::f32: case Storage::f16: case Storage::bf16: case Storage::int8: return 1;
+  case Storage::f32: case Storage::f16: case Storage::bf16: case Storage::int8: case Storage::e4m3: return 1;
   case Storage::q2_k: case Storage::q3_k: case Storage::q4_k: case Storage::q5_k: case Storage::q6_k: return 256;
   case Storage::int4_g64: case Storage::int4z_g64: return 64;
   case Storage::int4_g128: case Storage::int4z_g128: return 128;
@@ -93,6 +93,10 @@ FailureOr<ExpressionType> lathe::llm::inferExpression(Attribute expression,
           return emitError() << "expected f32" << (made == StorageType::f32 ? "" : " or ") << (made == StorageType::f32 ? "" : stringifyStorage(static_cast<Storage>(made)))
                              << " for these codes, found " << stringifyStorage(a.getStorage());
         return leaf(a.getShape(), a.getStorage());
+      })
+      .Case<ScaledAttr>([&](ScaledAttr a) -> FailureOr<ExpressionType> {
+        if (a.getShape().size() != 2 || !isFloat(a.getScaleStorage())) return emitError() << "expected a matrix of e4m3 with scales of f32, f16 or bf16";
+        return leaf(a.getShape(), Storage::e4m3);
       })
       .Case<SyntheticAttr>([&](SyntheticAttr a) { return leaf(a.getShape(), a.getStorage()); })
       .Case<DenseElementsAttr>([&](DenseElementsAttr a) -> FailureOr<ExpressionType> {

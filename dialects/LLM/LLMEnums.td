@@ -14,7 +14,8 @@ def LLM_Storage : I32EnumAttr<"Storage", "how a weight is stored", [
     I32EnumAttrCase<"q5_k", 11>, I32EnumAttrCase<"q6_k", 12>, I32EnumAttrCase<"iq4_nl", 13>,
     I32EnumAttrCase<"int8", 14>,
     I32EnumAttrCase<"int4_g32", 15>, I32EnumAttrCase<"int4_g64", 16>, I32EnumAttrCase<"int4_g128", 17>,
-    I32EnumAttrCase<"int4z_g32", 18>, I32EnumAttrCase<"int4z_g64", 19>, I32EnumAttrCase<"int4z_g128", 20>]> {
+    I32EnumAttrCase<"int4z_g32", 18>, I32EnumAttrCase<"int4z_g64", 19>, I32EnumAttrCase<"int4z_g128", 20>,
+    I32EnumAttrCase<"e4m3", 21>]> {
   let cppNamespace = "::lathe::llm";
   let genSpecializedAttr = 0;
 }

@@ -15,7 +15,7 @@ def LLM_QType : LLM_Type<"Q", "q"> {
   let description = [{
     Element type of a weight tensor whose rows are stored in blocks: `tensor<576x1536x!llm.q<q4_1>>`. What a block
     means (codes, scales, the order of roundings) is in docs/exactness.md. K-quants need a last dimension that
-    is a multiple of 256, other block types one of 32.
+    is a multiple of 256, other block types one of 32. `int8` and `e4m3` have one scale a row and any size.
   }];
   let parameters = (ins EnumParameter<LLM_Storage>:$storage);
   let assemblyFormat = "`<` $storage `>`";

@@ -34,6 +34,10 @@ Result<WeightRows> weightRows(Attribute expression, FileCache &files) {
         LATHE_ASSIGN_OR_RETURN(QDQMatrix matrix, llm::qdqMatrix(a, [&](const std::string &path) { return files.open(path); }));
         return WeightRows::fromQuantized(std::make_shared<QDQMatrix>(std::move(matrix)));
       })
+      .Case<llm::ScaledAttr>([&](llm::ScaledAttr a) -> R {
+        LATHE_ASSIGN_OR_RETURN(ScaledMatrix matrix, llm::scaledMatrix(a, [&](const std::string &path) { return files.open(path); }));
+        return WeightRows::fromQuantized(std::make_shared<ScaledMatrix>(std::move(matrix)));
+      })
       .Case<DenseElementsAttr>([&](DenseElementsAttr a) -> R {
         std::vector<float> values;
         for (APFloat v : a.getValues<APFloat>())

@@ -58,6 +58,9 @@ Status WeightReader::readQuantized(Attribute a, int64_t begin, int64_t count, fl
       if (auto nbits = dyn_cast<llm::NBitsAttr>(a)) {
         LATHE_ASSIGN_OR_RETURN(NBitsMatrix opened, llm::nbitsMatrix(nbits, open));
         made = std::make_unique<NBitsMatrix>(std::move(opened));
+      } else if (auto scaled = dyn_cast<llm::ScaledAttr>(a)) {
+        LATHE_ASSIGN_OR_RETURN(ScaledMatrix opened, llm::scaledMatrix(scaled, open));
+        made = std::make_unique<ScaledMatrix>(std::move(opened));
       } else {
         LATHE_ASSIGN_OR_RETURN(QDQMatrix opened, llm::qdqMatrix(cast<llm::QDQAttr>(a), open));
         made = std::make_unique<QDQMatrix>(std::move(opened));
@@ -124,7 +127,7 @@ Status WeightReader::read(Attribute expression, int64_t begin, int64_t count, fl
   if (count == 0) return Status();
   return llvm::TypeSwitch<Attribute, Status>(expression)
       .Case<llm::FileAttr>([&](llm::FileAttr a) { return readFile(a, begin, count, out); })
-      .Case<llm::NBitsAttr, llm::QDQAttr>([&](Attribute a) { return readQuantized(a, begin, count, out); })
+      .Case<llm::NBitsAttr, llm::QDQAttr, llm::ScaledAttr>([&](Attribute a) { return readQuantized(a, begin, count, out); })
       .Case<llm::InterleaveAttr>([&](llm::InterleaveAttr a) { return readInterleave(a, begin, count, out); })
       .Case<llm::TransposeAttr>([&](llm::TransposeAttr a) { return readTranspose(a, begin, count, out); })
       .Case<llm::ColumnsAttr>([&](llm::ColumnsAttr a) { return readColumns(a, begin, count, out); })

@@ -31,7 +31,7 @@ private:
   };
   static Shape shapeOf(mlir::Attribute expression);
   Status readFile(llm::FileAttr file, int64_t begin, int64_t count, float *out);
-  /// Of a #llm.nbits or a #llm.qdq.
+  /// Of a #llm.nbits, a #llm.qdq or a #llm.scaled.
   Status readQuantized(mlir::Attribute a, int64_t begin, int64_t count, float *out);
   Status readInterleave(llm::InterleaveAttr a, int64_t begin, int64_t count, float *out);
   Status readColumns(llm::ColumnsAttr a, int64_t begin, int64_t count, float *out);

@@ -23,7 +23,7 @@ struct QuantizePass : lathe::impl::LLMQuantizePassBase<QuantizePass> {
     ModuleOp module = getOperation();
     std::optional<Storage> storage = parseType();
     if (!storage) {
-      module.emitError() << "llm-quantize: expected type int8, int4-g32, int4-g64, int4-g128, q8_0, q4_0, f16 or bf16"
+      module.emitError() << "llm-quantize: expected type int8, int4-g32, int4-g64, int4-g128, e4m3, q8_0, q4_0, f16 or bf16"
                          << (asymmetric ? " (asymmetric: an int4 type)" : "") << ", found '" << type << "'";
       return signalPassFailure();
     }
@@ -69,7 +69,7 @@ struct QuantizePass : lathe::impl::LLMQuantizePassBase<QuantizePass> {
     StringRef text = type;
     if (text.starts_with("int4-g"))
       return symbolizeStorage((asymmetric ? "int4z_g" : "int4_g") + text.drop_front(6).str());
-    if (asymmetric || !llvm::is_contained({"int8", "q8_0", "q4_0", "f16", "bf16"}, text)) return std::nullopt;
+    if (asymmetric || !llvm::is_contained({"int8", "e4m3", "q8_0", "q4_0", "f16", "bf16"}, text)) return std::nullopt;
     return symbolizeStorage(text);
   }
 

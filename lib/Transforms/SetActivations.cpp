@@ -48,7 +48,7 @@ struct SetActivationsPass : lathe::impl::LLMSetActivationsPassBase<SetActivation
     for (Value weight : linear.getWeights()) {
       Storage storage = storageOf(weight.getType());
       integer |= !isFloatStorage(storage);
-      bf16 |= storage == Storage::bf16;
+      bf16 |= storage == Storage::bf16 || storage == Storage::e4m3;
     }
     bool wantsInteger = wanted == ActFormat::int8 || wanted == ActFormat::int8z;
     if (wanted && (integer || !wantsInteger)) return *wanted;

@@ -32,6 +32,7 @@ OpTy onlyUser(mlir::Value value) {
 mlir::Location derivedLoc(mlir::Value of, llvm::StringRef suffix);
 
 inline int64_t widthOf(mlir::Value v) { return llvm::cast<mlir::RankedTensorType>(v.getType()).getShape().back(); }
-inline bool isFloatStorage(Storage s) { return s == Storage::f32 || s == Storage::f16 || s == Storage::bf16; }
+/// Whether a linear's products with weights of |s| are floats, whatever the activations are.
+inline bool isFloatStorage(Storage s) { return lathe::packedLayout(storageType(s)).isFloat(); }
 
 } // namespace lathe::llm

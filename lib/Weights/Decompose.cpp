@@ -160,6 +160,7 @@ void decomposeBlock(StorageType type, const uint8_t *b, DecomposedBlock &out) {
   case StorageType::f16:
   case StorageType::bf16:
   case StorageType::int8:
+  case StorageType::e4m3:
     return; // have no blocks
   }
 }

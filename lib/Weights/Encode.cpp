@@ -93,6 +93,13 @@ void encodeInt8(std::span<const float> row, uint8_t *out) {
         static_cast<uint8_t>(128 + (scale != 0 ? std::nearbyint(std::clamp(row[k] / scale, -127.0f, 127.0f)) : 0));
 }
 
+void encodeE4m3(std::span<const float> row, uint8_t *out) {
+  float scale = std::fabs(extreme(row.data(), static_cast<int>(row.size()))) / 448;
+  std::memcpy(out, &scale, 4);
+  for (size_t k = 0; k < row.size(); ++k)
+    out[4 + k] = scale != 0 ? floatToE4m3(row[k] / scale) : 0;
+}
+
 } // namespace
 
 Status encodeRow(StorageType type, std::span<const float> row, uint8_t *out) {
@@ -128,6 +135,9 @@ Status encodeRow(StorageType type, std::span<const float> row, uint8_t *out) {
     case StorageType::int8:
       encodeInt8(row, out);
       return Status();
+    case StorageType::e4m3:
+      encodeE4m3(row, out);
+      return Status();
     case StorageType::q4_0:
       fits = encodeQ40(x, out);
       break;
@@ -147,7 +157,7 @@ Status encodeRow(StorageType type, std::span<const float> row, uint8_t *out) {
     default:
       return makeError(StatusCode::unsupported,
                        "cannot quantize to %s, only to f32, f16, bf16, q4_0, q8_0, int8, int4_g32, int4_g64, "
-                       "int4_g128, int4z_g32, int4z_g64, int4z_g128",
+                       "int4_g128, int4z_g32, int4z_g64, int4z_g128, e4m3",
                        info.name);
     }
     if (!fits)

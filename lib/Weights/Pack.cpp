@@ -93,8 +93,9 @@ void packFloatRow(const PackedLayout &layout, const uint8_t *stored, int64_t col
   }
 }
 
-void packInt8Row(const PackedLayout &layout, const uint8_t *stored, int64_t columns, int row, uint8_t *tile,
-                 int64_t blocks) {
+/// int8 and e4m3.
+void packScaledRow(const PackedLayout &layout, const uint8_t *stored, int64_t columns, int row, uint8_t *tile,
+                   int64_t blocks) {
   uint8_t codes[32];
   for (int64_t g = 0; g < blocks * layout.blockK / 32; ++g) {
     int64_t n = std::clamp<int64_t>(columns - 32 * g, 0, 32);
@@ -144,8 +145,8 @@ Status packTiles(const WeightRows &weight, int64_t first, int64_t count, uint8_t
       if (source < weight.rows()) {
         LATHE_ASSIGN_OR_RETURN(stored, weight.storedRow(source, scratch));
       }
-      if (type == StorageType::int8)
-        packInt8Row(layout, stored, columns, row, out, blocks);
+      if (layout.rowScale)
+        packScaledRow(layout, stored, columns, row, out, blocks);
       else if (!layout.floatBytes)
         packBlockRow(type, layout, stored, columns, row, out, blocks);
       else if (stored)

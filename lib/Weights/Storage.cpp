@@ -32,6 +32,7 @@ const StorageInfo infos[] = {
     {StorageType::int4z_g32, "int4z_g32", 32, 20, -1},
     {StorageType::int4z_g64, "int4z_g64", 64, 36, -1},
     {StorageType::int4z_g128, "int4z_g128", 128, 68, -1},
+    {StorageType::e4m3, "e4m3", 1, 1, -1},
 };
 
 template <typename T, typename F> void widen(const uint8_t *row, std::span<float> out, F convert) {
@@ -74,7 +75,7 @@ bool rowFits(StorageType type, int64_t columns) {
 int64_t rowBytes(StorageType type, int64_t columns) {
   const StorageInfo &info = storageInfo(type);
   int64_t blocks = (columns + info.blockElements - 1) / info.blockElements;
-  return blocks * info.blockBytes + (type == StorageType::int8 ? 4 : 0);
+  return blocks * info.blockBytes + (packedLayout(type).rowScale ? 4 : 0);
 }
 
 // The library is built with -ffp-contract=off: each product and each sum below is rounded by itself,
@@ -126,11 +127,12 @@ void dequantizeRow(StorageType type, const uint8_t *row, std::span<float> out) {
   case StorageType::bf16:
     widen<uint16_t>(row, out, bfloatToFloat);
     return;
-  case StorageType::int8: {
+  case StorageType::int8:
+  case StorageType::e4m3: {
     float scale;
     std::memcpy(&scale, row, 4);
     for (size_t k = 0; k < out.size(); ++k)
-      out[k] = static_cast<float>(row[4 + k] - 128) * scale;
+      out[k] = (type == StorageType::e4m3 ? e4m3ToFloat(row[4 + k]) : static_cast<float>(row[4 + k] - 128)) * scale;
     return;
   }
   default:

@@ -62,7 +62,7 @@ std::vector<float> unpackWeight(StorageType storage, int64_t rows, int64_t colum
       if (layout.rowScale) {
         float scale = floatAt(StorageType::f32, tile + tileBytes - 64 + 4 * row);
         for (int k = 0; k < count; ++k)
-          values[begin + k] = static_cast<float>(parts.codes[k] - layout.zero) * scale;
+          values[begin + k] = (layout.e4m3 ? e4m3ToFloat(parts.codes[k]) : static_cast<float>(parts.codes[k] - layout.zero)) * scale;
         continue;
       }
       std::memcpy(&parts.d, block + layout.dOffset + 32 * (inBlock / run) + 2 * row, 2);

@@ -46,17 +46,17 @@ equal() {
 
 # bf16 activations: a value near a rounding boundary may fall on the other side, 1/256 of it.
 interpreted auto 1e-2 --
-interpreted floats 1e-2 --kv bf16 -- --weights bf16,f16,f32 --embedding bf16 --head-norms
+interpreted floats 1e-2 --kv bf16 -- --weights bf16,f16,f32,e4m3 --embedding e4m3 --head-norms
 interpreted kquants 1e-2 --kv int8 -- --weights q4_0,q8_0 --hidden 128 --head 64 --heads 4 --kv-heads 1 --ffn 192 --window 40
 equal int8 --activations int8 -- --head-norms
 equal int8z --activations int8z --kv int8 -- --weights q4_0,q8_0,int8,int4_g32 --hidden 128 --ffn 192
 CHIPS=$FLOATS8 interpreted kv-e4m3 1e-2 --kv e4m3 -- --weights q4_0,bf16 --window 40
 CHIPS=$FLOATS8 equal kv-e4m3-int8 --kv e4m3 --activations int8 -- --head-norms
 "$BUILD/bin/lathe" inspect "$WORK/kv-e4m3-int8.lathe" | grep -q '2 layers.*pages of 32 tokens, 9216 bytes a page' # 2 x 2 x 2 x (32 x 32 + 32 x 4)
-equal f32 --activations f32 --kv f32 -- --weights int4z_g32,f16 --softcap 20 --untied --parallel
+equal f32 --activations f32 --kv f32 -- --weights int4z_g32,f16,e4m3 --softcap 20 --untied --parallel
 
 # Weights of 256 k and more are for wgmma, the others of the same model (k = 192) for mma.sync.
-CHIPS=sm_90a interpreted wgmma 1e-2 -- --weights q4_0,bf16,q8_0 --hidden 256 --head 32 --ffn 2048 # down: two segments of K, a cluster each
+CHIPS=sm_90a interpreted wgmma 1e-2 -- --weights q4_0,bf16,q8_0,e4m3 --hidden 256 --head 32 --ffn 2048 # down: two segments of K, a cluster each
 for family in wgmma.mma_async mma.sync.aligned.m16n8k16; do grep -qa $family "$WORK/wgmma.lathe"; done
 "$BUILD/test/e2e/ExactnessFuzz" --device emulator:sm_90a "${LATHE_SEED:-1}" "${LATHE_TRIALS:-2}" "$WORK/wgmma.lathe"
 "$BUILD/test/e2e/EngineFuzz" --device emulator:sm_90a --context 64 --prompt 40 --new 8 --requests 6 "${LATHE_SEED:-1}" 1 "$WORK/wgmma.lathe"

@@ -54,7 +54,7 @@ def LLMQuantizePass : LLM_Pass<"llm-quantize", "::mlir::ModuleOp"> {
     After: `llm.param @w : tensor<64x64x!llm.q<int8>> = #llm.round<#llm.file<...>, int8>`.
   }];
   let options = [
-    Option<"type", "type", "std::string", "\"int8\"", "int8, int4-g32, int4-g64, int4-g128, q8_0, q4_0, f16 or bf16">,
+    Option<"type", "type", "std::string", "\"int8\"", "int8, int4-g32, int4-g64, int4-g128, e4m3, q8_0, q4_0, f16 or bf16">,
     Option<"asymmetric", "asymmetric", "bool", "false", "int4 with a minimum per group">,
     ListOption<"skip", "skip", "std::string", "regular expressions of weight names to leave">,
   ];
@@ -65,7 +65,7 @@ def LLMSetActivationsPass : LLM_Pass<"llm-set-activations", "::mlir::func::FuncO
   let summary = "say how activations enter the linears";
   let description = [{
     Puts an `llm.quantize` before every linear whose input is float32 rows; linears of one input share it. With `auto`, linears with integer weights get int8, or int8z when
-    they are reached behind `llm.select_rows` only (the head); bf16 weights get bf16; f32 and f16 weights get f32. int8 and int8z
+    they are reached behind `llm.select_rows` only (the head); bf16 and e4m3 weights get bf16; f32 and f16 weights get f32. int8 and int8z
     need integer weights: other linears get what `auto` says.
 
     Before: `%y = llm.linear %x, %w : ...`.

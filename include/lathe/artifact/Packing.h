@@ -17,7 +17,7 @@
 //   d, dmin      f16 [scaleGroups][16 rows]   (one per 32 k, per block for K-quants, per group for int4-gN)
 //   sub-scales   u8 or i8 [blockK/subK][16]   (K-quants); q2_k: low nibble scale, high nibble min
 //   sub-mins     u8 [blockK/subK][16]         (q4_k, q5_k)
-// int8 (one scale a row): after the tile's last block, f32 [16].
+// int8 and e4m3 (one scale a row): after the tile's last block, f32 [16]. Codes of e4m3 are its bytes.
 //
 // The value of an element is d * sub * (code - zero) - dmin * submin, in the storage type's own
 // order of roundings (docs/exactness.md). q4_1, q5_1 and asymmetric int4 add their min instead: dmin slot
@@ -34,6 +34,7 @@ enum class StorageType : uint32_t {
   int8,                          ///< symmetric, one f32 scale a row
   int4_g32, int4_g64, int4_g128, ///< symmetric, f16 scale a group, zero point 8
   int4z_g32, int4z_g64, int4z_g128, ///< asymmetric: f16 scale and f16 min a group
+  e4m3,                          ///< 8-bit floats (4 bits of exponent, 3 of fraction), one f32 scale a row
 };
 
 /// Layout of one block of a tile; all in bytes unless said otherwise.
@@ -49,7 +50,10 @@ struct PackedLayout {
   bool subSigned = false, subMins = false, subNibbles = false;
   bool rowScale = false; ///< f32 [16] after the tile
   bool codebook = false; ///< iq4_nl: the nibble selects one of 16 values
+  bool e4m3 = false;     ///< the code is an e4m3 number
   int dOffset = 0, minOffset = 0, subOffset = 0, subMinOffset = 0, blockBytes = 0;
+  /// Codes are floats, which integer activations cannot be multiplied with.
+  constexpr bool isFloat() const { return floatBytes || e4m3; }
 };
 
 constexpr PackedLayout packedLayout(StorageType t) {
@@ -67,6 +71,7 @@ constexpr PackedLayout packedLayout(StorageType t) {
   case StorageType::q5_1: l.plane4 = l.plane1 = l.min = true; break;
   case StorageType::q8_0: l.plane8 = true; l.zero = 128; break;
   case StorageType::int8: l.plane8 = l.rowScale = true; l.zero = 128; l.scaleK = 0; break;
+  case StorageType::e4m3: l.plane8 = l.rowScale = l.e4m3 = true; l.scaleK = 0; break;
   case StorageType::iq4_nl: l.plane4 = l.codebook = true; l.zero = 128; break;
   case StorageType::q2_k: l.plane2 = l.min = l.subNibbles = true; l.blockK = l.scaleK = 256; l.subK = 16; break;
   case StorageType::q3_k: l.plane2 = l.plane1 = l.subSigned = true; l.zero = 4; l.blockK = l.scaleK = 256; l.subK = 16; break;

@@ -17,8 +17,8 @@
 
 namespace lathe::safetensors {
 
-/// The types that Lathe computes with; tensors of other types may be present but not used.
-enum class DType { f32, f16, bf16, other };
+/// The types that Lathe computes with; tensors of other types may be present but not used. e4m3 needs scales beside it.
+enum class DType { f32, f16, bf16, e4m3, other };
 
 struct TensorInfo {
   std::string name;
@@ -34,7 +34,7 @@ struct TensorInfo {
       n *= dim; // the reader has checked that this does not overflow
     return n;
   }
-  /// unsupported for a type that Lathe does not compute with; names the tensor and the type.
+  /// unsupported for a type that Lathe does not compute with, or not without scales; names the tensor and the type.
   Status checkUsable() const;
 };
 

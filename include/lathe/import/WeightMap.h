@@ -61,6 +61,13 @@ struct TensorRef {
     std::vector<float> scaleValues;
     std::vector<int64_t> zeroValues;
   } qdq{};
+  /// A matrix of e4m3 (#llm.scaled): |path| and |offset| are those of the codes.
+  struct Scaled {
+    std::string name, path; ///< of the tensor of scales; empty: not one
+    int64_t offset = 0;
+    StorageType storage = StorageType::f32;
+    bool perRow = false;
+  } scaled{};
   std::vector<float> values{}; ///< instead of a place in a file: a small f32 tensor that has none
 };
 

@@ -8,6 +8,7 @@
 //
 // Lathe's own types have no file format; their rows are
 //   int8      f32 scale, then one byte a column: code - 128 = round(x / scale)
+//   e4m3      f32 scale, then one byte a column: the 8-bit float nearest to x / scale (Half.h). The two codes of NaN do not occur
 //   int4_gN   for each N columns: f16 d, N/2 bytes of nibbles (16 bytes for each 32 columns: byte j
 //             holds column j low and column 16 + j high); value (code - 8) * d
 //   int4z_gN  the same with f16 d, f16 m; value code * d + m
@@ -28,8 +29,8 @@ namespace lathe {
 struct StorageInfo {
   StorageType type;
   const char *name;  ///< "q4_k", as in the IR
-  int blockElements; ///< columns a block holds; 1 for float types and int8
-  int blockBytes;    ///< for int8 the bytes of one column (its row has 4 more)
+  int blockElements; ///< columns a block holds; 1 for float types, int8 and e4m3
+  int blockBytes;    ///< for int8 and e4m3 the bytes of one column (their rows have 4 more)
   int ggufType;      ///< number in a GGUF file, or -1
 };
 
@@ -67,7 +68,7 @@ struct DecomposedBlock {
   uint8_t sub[16];    ///< per subK columns; q3_k, q6_k: int8; q2_k: low nibble scale, high nibble min
   uint8_t subMin[16]; ///< q4_k, q5_k
 };
-/// Any quantized type but int8. |block| has blockBytes bytes.
+/// Any quantized type but int8 and e4m3. |block| has blockBytes bytes.
 void decomposeBlock(StorageType type, const uint8_t *block, DecomposedBlock &out);
 /// The 16 values of iq4_nl.
 extern const int8_t iq4nlValues[16];
@@ -80,7 +81,7 @@ void decomposedToFloats(StorageType type, const DecomposedBlock &block, int colu
 void dequantizeRow(StorageType type, const uint8_t *row, std::span<float> out);
 
 /// Round-to-nearest encoding of a row. Types: f32, f16, bf16, q4_0, q8_0 (the bits of the formats'
-/// reference encoders), int8, int4_gN, int4z_gN; others are unsupported. invalidArgument for
+/// reference encoders), int8, e4m3, int4_gN, int4z_gN; others are unsupported. invalidArgument for
 /// an infinity or NaN (names the column) and for a row that is not whole blocks.
 Status encodeRow(StorageType type, std::span<const float> row, uint8_t *out);
 

@@ -85,6 +85,20 @@ private:
 /// are not in the middle of the codes. f32, which holds every value as it is, when no other does.
 StorageType qdqStorage(int bits, int64_t columns, int64_t block, bool zeros);
 
+/// A matrix of e4m3 codes, row-major, whose scales are a tensor of their own: one for all rows, or one a row. Value = code * scale.
+struct ScaledMatrix : QuantizedMatrix {
+  bool perRow = false;
+  StorageType scaleStorage = StorageType::f32; ///< f32, f16 or bf16
+  std::shared_ptr<const MappedFile> codes, scales;
+  int64_t codesOffset = 0, scalesOffset = 0;
+
+  StorageType storage() const override { return StorageType::e4m3; }
+  Status check() const override;
+  /// Exact. invalidArgument for a code of NaN and a scale that is no number: names the tensor, the row and the column.
+  Status makeRow(int64_t row, uint8_t *out) const override;
+  std::vector<std::shared_ptr<const MappedFile>> files() const override { return {codes, scales}; }
+};
+
 /// A value type; copies share the files. Const members are safe to call from several threads.
 class WeightRows {
 public:

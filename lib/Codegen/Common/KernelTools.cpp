@@ -61,6 +61,13 @@ Value toStored(Emitter &e, Value x, KVFormat f) {
   return e.trunc(e.i8, e.roundToInt(x));
 }
 
+Value fromE4m3(Emitter &e, Value words, int64_t i) {
+  // With the byte on top and all 4 bits further right, exponent and fraction lie where a float32 of 2^-120 of the value has them, whose product knows
+  // subnormal ones, too. The sign's copies go.
+  Value bits = e.andc(e.shrs(e.shl(words, 24 - 8 * i), 4), int32_t(0x87f00000)), x = e.bitcast(e.shaped(words, e.f32), bits);
+  return e.fmul(x, e.constLike(x, 0x1p120));
+}
+
 /// erf by Abramowitz and Stegun 7.1.26 (1.5e-7 absolute), in the order of docs/exactness.md.
 static Value erfa(Emitter &e, Value x) {
   auto k = [&](double v) { return e.constLike(x, v); };

@@ -18,6 +18,9 @@ Value loadStored(Emitter &e, Value p, int64_t offset, int64_t n, KVFormat f, Val
 /// f32 lanes as elements of |f|; formats of bytes take values that are already scaled.
 Value toStored(Emitter &e, Value x, KVFormat f);
 
+/// Byte |i| of 32-bit lanes, an e4m3 number that is not NaN, as float32: exact.
+Value fromE4m3(Emitter &e, Value words, int64_t i);
+
 /// f(g) of an MLP.
 Value activate(Emitter &e, Activation a, Value g);
 

@@ -46,7 +46,7 @@ Values Dequantizer::codes(const Raw &raw) {
   Value t = e.trunc(e.i32, e.fragmentColumn());
   auto shiftBy = [&](Value x, Value n) { return Value(arith::ShRUIOp::create(e.b, e.loc, x, n)); };
   if (w.plane8) {
-    for (int i = 0; i < 4; ++i) merge(i, e.xori(take(), e.ci(e.i32, int32_t(0x80808080))), 0);
+    for (int i = 0; i < 4; ++i) merge(i, w.e4m3 ? take() : e.xori(take(), e.ci(e.i32, int32_t(0x80808080))), 0);
     return out;
   }
   int64_t high = 0;
@@ -92,6 +92,14 @@ Value Dequantizer::lookup(Value n) {
 
 Values Dequantizer::levels(Value codes) {
   VectorType pair = e.vec(2, e.bf16);
+  if (w.e4m3) {
+    Values out;
+    for (int i = 0; i < 2; ++i) { // the upper bytes of both halves
+      Value selector = e.wgmmaOrder() ? e.ori(e.shl(byteOf(2 * i), 4), e.shl(byteOf(2 * i + 1), 12)) : e.ci(e.i32, i == 0 ? 0x1000 : 0x3020);
+      out.push_back(e.e4m3ToBf16(e.permute(codes, codes, selector)));
+    }
+    return out;
+  }
   if (signedCodes()) {
     // Through float32: 2^23 + byte is exact, and so is what remains of the level in the upper half.
     Value biased = e.xori(codes, e.ci(e.i32, int32_t(0x80808080))), magic = e.ci(e.i32, 0x4B000000);
@@ -197,8 +205,8 @@ Value Dequantizer::element(Value block, Value g, Value r, Value kk, Value rowSca
   } else {
     level = e.addc(code, -w.zero);
   }
-  Value x = e.i2f(level);
-  if (w.rowScale) return e.fmul(x, rowScale);
+  Value x = w.e4m3 ? fromE4m3(e, code, 0) : e.i2f(level);
+  if (w.rowScale) return rowScale ? e.fmul(x, rowScale) : x;
   Value dAt = e.gep(e.gepc(block, w.dOffset), e.add(e.mulc(e.divc(e.mulc(g, 32), w.scaleK), 32), e.shl(r, 1)));
   Value d = half(dAt), m;
   if (w.min) m = half(e.gepc(dAt, w.minOffset - w.dOffset));

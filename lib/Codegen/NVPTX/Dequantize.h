@@ -20,8 +20,8 @@ struct Dequantizer {
   Dequantizer(GpuEmitter &e, StorageType type) : e(e), type(type), w(packedLayout(type)) {}
 
   //===-- fragments: row pair 2g, 2g + 1 of lane (g, t) ------------------------------------------===//
-  /// Codes are signed bytes (level = code) for 8-bit codes and codebooks, else unsigned (level = code - zero).
-  bool signedCodes() const { return w.plane8 || w.codebook; }
+  /// Codes are signed bytes (level = code) for 8-bit codes and codebooks, else unsigned (level = code - zero). Those of e4m3 are as stored.
+  bool signedCodes() const { return (w.plane8 && !w.e4m3) || w.codebook; }
   /// Raw planes of a group, loaded before they are unpacked.
   struct Raw {
     Values words; ///< [plane word][row of the pair], i32
@@ -40,7 +40,7 @@ struct Dequantizer {
 
   //===-- one element ----------------------------------------------------------------------------===//
   /// The value of column |kk| of 32 (i64) in group |g| (i64, in its block) of the tile's row |r| (i64), with the roundings of the
-  /// format's reference. |rowScale|: f32, for int8.
+  /// format's reference. |rowScale|: f32, for int8 and e4m3; null: left out.
   Value element(Value block, Value g, Value r, Value kk, Value rowScale);
   /// The row scale of row |r|; null without.
   Value rowScaleOf(Value tile, Value r, int64_t k);

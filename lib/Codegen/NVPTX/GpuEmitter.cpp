@@ -250,6 +250,14 @@ void GpuEmitter::storeElement(Value x, Value p, KVFormat f) {
   st(v, p, 0, unsigned(elementBytes(f)));
 }
 
+Value GpuEmitter::e4m3ToBf16(Value w) {
+  // Sign, exponent and fraction, 4 bits further right, are a bf16 of 2^-120 of the value.
+  Value bits = ori(andc(w, int32_t(0x80008000)), andc(shru(w, 4), 0x07f007f0));
+  VectorType pair = vec(2, bf16);
+  auto constant = [&](uint32_t half) { return bitcastPair(pair, ci(i32, int32_t(half | half << 16))); };
+  return bitcastPair(i32, fma(bitcastPair(pair, bits), constant(0x7b80), constant(0x8000))); // 2^120, -0
+}
+
 LogicalResult checkRowSize(ModuleOp module, StringRef symbol, int64_t k, int64_t stride) {
   if (k < 1 || stride < k)
     return refuse(module, symbol, "expected 1 <= k <= inStride, found k = " + Twine(k) + ", inStride = " + Twine(stride));

@@ -120,6 +120,8 @@ struct GpuEmitter : Emitter {
   void storeElement(Value x, Value p, KVFormat f);
   /// The e4m3 values of the low and the high byte of an i16, as two f16.
   Value e4m3ToHalf(Value pair) { return intrinsic("llvm.nvvm.e4m3x2.to.f16x2.rn", vec(2, f16), {pair}); }
+  /// The e4m3 numbers, not NaN, in the upper bytes of both halves of |w| (an i32) as two bf16, exactly, on every chip; the lower bytes are not looked at.
+  Value e4m3ToBf16(Value w);
 
 private:
   void startInTurn(const std::optional<Ahead> &ahead);

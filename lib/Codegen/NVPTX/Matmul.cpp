@@ -198,15 +198,16 @@ struct Matmul : MatmulEmitter {
   //===-- f32 activations ------------------------------------------------------------------------===//
   /// One thread an output: 16 rows x 8 tokens a block; k in order.
   Value scalarDot(Value tile, Value r, Value x, Value token) {
-    Value rowScale = q.rowScaleOf(tile, r, p.k);
+    Value rowScale = q.rowScaleOf(tile, r, p.k), perWeight = w.e4m3 ? Value() : rowScale; // of e4m3 it multiplies the sum
     const int64_t perBlock = w.blockK / 32;
-    return loop(c(0), c(a.groups), 1, {cf(0)}, [&](Value g, ValueRange outer) {
+    Value sum = loop(c(0), c(a.groups), 1, {cf(0)}, [&](Value g, ValueRange outer) {
       Value blockAt = gep(tile, mulc(divc(g, perBlock), w.blockBytes)), j = remc(g, perBlock);
       Value xs = gep(x, shl(add(shl(g, 3), token), 7));
       return loop(c(0), c(32), 1, {outer[0]}, [&](Value k, ValueRange now) {
-        return Values{fma(q.element(blockAt, j, r, k, rowScale), ldf(xs, k), now[0])};
+        return Values{fma(q.element(blockAt, j, r, k, perWeight), ldf(xs, k), now[0])};
       });
     })[0];
+    return w.e4m3 ? fmul(sum, rowScale) : sum;
   }
   void scalarBody() {
     const int64_t tileBytes = packedTileBytes(p.type, p.k);
@@ -241,7 +242,7 @@ LogicalResult verify(ModuleOp module, StringRef symbol, const MmaParams &p) {
   if (packedTileBytes(p.type, p.k) > INT32_MAX || actLayout(p.k, p.act, p.halves).blockBytes > INT32_MAX / 4)
     return fail("k = " + Twine(p.k) + " is too large for one tile");
   if (p.epilogue == MatmulParams::argmax) return fail("unsupported: an argmax epilogue on a GPU");
-  if (w.floatBytes && isInt8(p.act)) return fail("expected f32 or bf16 activations for float weights, found int8");
+  if (w.isFloat() && isInt8(p.act)) return fail("expected f32 or bf16 activations for float weights, found int8");
   if (w.subK == 16 && (isInt8(p.act) || (w.min && p.act == ActFormat::bf16)) && !p.halves) return fail("expected activations with half sums for scales of 16 k");
   if (p.epilogue == MatmulParams::gateUp) {
     if (p.n % 64) return fail("expected a multiple of 64 weight rows for a gate/up epilogue, found " + Twine(p.n));

@@ -140,17 +140,10 @@ struct MmaAttention : AttentionRows {
     Value v = andc(w, int32_t(mask));
     return set ? ori(v, ci(i32, int32_t(set))) : v;
   }
-  Value fmaPair(Value x, uint16_t y, uint16_t z) {
-    Type pair = vec(2, bf16);
-    auto constant = [&](uint16_t bits) { return bitcastPair(pair, ci(i32, int32_t(bits | uint32_t(bits) << 16))); };
-    return bitcastPair(i32, fma(bitcastPair(pair, x), constant(y), constant(z)));
-  }
   /// Byte |i| of |x| and of |y|, which are e4m3, as f16 or bf16, exactly: x in the low half.
   Value e4m3ToPair(Value x, Value y, int64_t i, bool half) {
     if (half) return bitcastPair(i32, e4m3ToHalf(trunc(i16, permute(x, y, i | (4 + i) << 4))));
-    // Each in the upper byte of its half. Sign, exponent and fraction, 4 bits further right, are a bf16 of 2^-120 of the value.
-    Value w = permute(x, y, i << 4 | (4 + i) << 12), bits = ori(maskPair(w, 0x80008000), maskPair(shru(w, 4), 0x07f007f0));
-    return fmaPair(bits, 0x7b80, 0x8000); // 2^120, -0
+    return e4m3ToBf16(permute(x, y, i << 4 | (4 + i) << 12));
   }
   /// Byte |i| of |x| and of |y| as bf16, exactly: x in the low half.
   Value bytesToPair(Value x, Value y, int64_t i) {

@@ -88,7 +88,7 @@ struct Gather : Emitter {
     } else {
       code = addc(code, -l.zero);
     }
-    Value x = i2f(code);
+    Value x = l.e4m3 ? fromE4m3(*this, code, 0) : i2f(code);
     if (l.rowScale) return fmul(x, rowScale);
     Value rows2 = shl(r, 1);
     Value dAt = gep(gep(block, addc(rows2, l.dOffset)), mulc(divc(mulc(g, 32), l.scaleK), 32));

@@ -20,7 +20,7 @@ KernelCost cost(const MatmulParams &p) {
   c.weightBytes = uint64_t(packedBytes(p.type, p.n, p.k));
   c.macsPerRow = uint64_t(p.n) * uint64_t(p.k);
   // Bytes are those of the widest form: avx512bf16 reads half as many of bf16 activations. With other weights bf16 activations are multiplied in float32 too (docs/exactness.md).
-  bool bf16 = p.type == StorageType::bf16 && p.act == ActFormat::bf16;
+  bool bf16 = (p.type == StorageType::bf16 || p.type == StorageType::e4m3) && p.act == ActFormat::bf16;
   c.arithmetic = isInt8(p.act) ? Arithmetic::int8 : bf16 ? Arithmetic::bf16 : Arithmetic::f32;
   int64_t out =
       p.epilogue == MatmulParams::gateUp   ? activationLayout(p.n / 2, p.outAct, p.outHalves).blockBytes / 16
@@ -39,7 +39,7 @@ static LogicalResult verify(ModuleOp module, StringRef symbol, const MatmulParam
   if (p.n <= 0 || p.k <= 0) return error() << "expected positive n and k, found " << p.n << " and " << p.k;
   if (packedTileBytes(p.type, p.k) > INT32_MAX || activationLayout(p.k, p.act, p.halves).blockBytes > INT32_MAX)
     return error() << "k = " << p.k << " is too large for one tile";
-  if (w.floatBytes && isInt8(p.act)) return error() << "expected f32 or bf16 activations for float weights, found int8";
+  if (w.isFloat() && isInt8(p.act)) return error() << "expected f32 or bf16 activations for float weights, found int8";
   if (w.subK == 16 && isInt8(p.act) && !p.halves)
     return error() << "expected activations with half sums for scales of 16 k";
   if (p.epilogue == MatmulParams::gateUp) {

@@ -76,8 +76,12 @@ struct MatmulEmitter {
   /// acc += one group, of every tile and row.
   void intGroup(ArrayRef<Codes> codes, ArrayRef<Scales> s, const GroupAddress &at, Sums &acc);
   void floatGroup(ArrayRef<Value> groups, ArrayRef<Scales> s, const GroupAddress &at, Sums &acc);
-  /// The same for bf16 weights and packed bf16 activations, two k an instruction.
+  /// The same for bf16 and e4m3 weights and packed bf16 activations, two k an instruction.
   void bf16Group(ArrayRef<Value> groups, const GroupAddress &at, Sums &acc);
+  /// A weight's k = |k| + i, |i| in 0..3, of the group of e4m3 codes at |group|, as 16 x f32.
+  Value floatOfByte(Value group, Value k, int64_t i);
+  /// Whether the row scale multiplies sums instead of weights.
+  bool scalesSums() const { return w.rowScale && (isInt8(p.act) || w.e4m3); }
   bool packed() const { return e.target.packsBf16(p.act); }
   /// Value |i| of row |r| of a group in all lanes; |x|: the group's values, or a place in them.
   Value broadcast(Value x, int64_t r, int64_t i) {

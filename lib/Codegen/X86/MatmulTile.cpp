@@ -4,6 +4,7 @@
 // One accumulator per output, groups of 32 k in order; see docs/exactness.md, "Matmul". The numbered
 // steps are those of that page.
 //===----------------------------------------------------------------------===//
+#include "Common/KernelTools.h"
 #include "X86/Matmul.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -63,7 +64,7 @@ void MatmulEmitter::intGroup(ArrayRef<Codes> codes, ArrayRef<Scales> s, const Gr
 void MatmulEmitter::floatGroup(ArrayRef<Value> groups, ArrayRef<Scales> s, const GroupAddress &at, Sums &acc) {
   const int64_t T = int64_t(groups.size()), mb = acc.mb;
   // The order of VDPBF16PS, so that all variants give its bits (but for sums below 2^-126, which are zero there).
-  const bool oddFirst = p.type == StorageType::bf16 && p.act == ActFormat::bf16;
+  const bool oddFirst = (p.type == StorageType::bf16 || w.e4m3) && p.act == ActFormat::bf16;
   auto multiply = [&](ArrayRef<Value> v, Value x, int64_t i) {
     for (int64_t r = 0; r < mb; ++r) {
       Value xr = broadcast(x, r, i);
@@ -93,6 +94,7 @@ void MatmulEmitter::floatGroup(ArrayRef<Value> groups, ArrayRef<Scales> s, const
       if (p.type == StorageType::f16) return e.ext(e.ld(e.vh, row, i * 32, 32));
       return e.fromBf16Bits(e.ld(e.vec(16, e.i16), row, i * 32, 32));
     });
+  if (w.e4m3) return loopOverK([&](int64_t t, Value k, int64_t i) { return floatOfByte(groups[t], k, i); });
   SmallVector<Codes> c;
   Value levels = levelTable();
   for (Value g : groups)
@@ -137,6 +139,8 @@ void MatmulEmitter::floatGroup(ArrayRef<Value> groups, ArrayRef<Scales> s, const
     });
 }
 
+Value MatmulEmitter::floatOfByte(Value group, Value k, int64_t i) { return fromE4m3(e, e.ld(e.vi, e.at(group, k, 16), 0, 64), i); }
+
 void MatmulEmitter::bf16Group(ArrayRef<Value> groups, const GroupAddress &at, Sums &acc) {
   const int64_t T = int64_t(groups.size()), mb = acc.mb;
   VectorType words = e.vec(32, e.i16), pairs = e.vec(32, e.bf16);
@@ -147,15 +151,20 @@ void MatmulEmitter::bf16Group(ArrayRef<Value> groups, const GroupAddress &at, Su
     acc.values.assign(carried.begin(), carried.end());
     Value x = e.at(at.x, k, 2);
     for (int64_t i = 0; i < 4; i += 2) {
-      Values w;
+      Values weights;
       for (Value g : groups) {
+        if (w.e4m3) { // exact in the upper halves of float32
+          Value first = e.bitcast(e.vi, floatOfByte(g, k, i)), second = e.bitcast(e.vi, floatOfByte(g, k, i + 1));
+          weights.push_back(e.bitcast(pairs, e.ori(e.shru(first, 16), second)));
+          continue;
+        }
         Value both = e.ld(words, e.at(g, k, 32), i * 32, 64);
-        w.push_back(e.bitcast(pairs, e.shuffle(both, both, interleaved)));
+        weights.push_back(e.bitcast(pairs, e.shuffle(both, both, interleaved)));
       }
       for (int64_t r = 0; r < mb; ++r) {
         Value xr = e.bitcast(pairs, e.ldSplatI(x, r * 64 + 2 * i));
         for (int64_t t = 0; t < T; ++t)
-          acc(t, r) = e.intrinsic("llvm.x86.avx512bf16.dpbf16ps.512", e.vf, {acc(t, r), w[t], xr});
+          acc(t, r) = e.intrinsic("llvm.x86.avx512bf16.dpbf16ps.512", e.vf, {acc(t, r), weights[t], xr});
       }
     }
     return acc.values;
@@ -163,7 +172,7 @@ void MatmulEmitter::bf16Group(ArrayRef<Value> groups, const GroupAddress &at, Su
 }
 
 void MatmulEmitter::group(ArrayRef<Value> codesAt, ArrayRef<Scales> s, const GroupAddress &at, Sums &acc) {
-  if (packed() && p.type == StorageType::bf16) return bf16Group(codesAt, at, acc);
+  if (packed() && (p.type == StorageType::bf16 || w.e4m3)) return bf16Group(codesAt, at, acc);
   if (!isInt8(p.act)) return floatGroup(codesAt, s, at, acc);
   SmallVector<Codes> c;
   for (Value g : codesAt)
@@ -250,7 +259,7 @@ void MatmulEmitter::tiles(ArrayRef<Value> weights, Value activations, Value befo
       return acc.values;
     });
   if (rest) block(e.c(blocks), rest, acc);
-  done([&](int64_t t, int64_t r) { return ints && w.rowScale ? e.fmul(acc(t, r), rowScales[t]) : acc(t, r); });
+  done([&](int64_t t, int64_t r) { return scalesSums() ? e.fmul(acc(t, r), rowScales[t]) : acc(t, r); });
 }
 
 } // namespace lathe::codegen

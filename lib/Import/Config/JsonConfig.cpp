@@ -85,8 +85,12 @@ Status Reader::readFamily() {
     if (quantization->is_object()) {
       LATHE_ASSIGN_OR_RETURN(method, Fields(*quantization, "").string("quant_method", ""));
     }
-    return Status(StatusCode::unsupported, "'quantization_config' with method " + quoteName(method) +
-                                               " is not supported, only weights in F32, F16 or BF16 are");
+    // Those whose matrices are F8_E4M3 with scales; what the tensors are is looked at one by one.
+    if (method != "fp8" && method != "compressed-tensors" && method != "modelopt")
+      return Status(StatusCode::unsupported, "'quantization_config' with method " + quoteName(method) +
+                                                 " is not supported, only fp8, compressed-tensors and modelopt with weights in F8_E4M3, F32, F16 or BF16 are");
+    if (const json *transform = Fields(*quantization, "").find("transform_config"); transform && !transform->empty())
+      return Status(StatusCode::unsupported, "'quantization_config' with a 'transform_config' is not supported");
   }
   LATHE_ASSIGN_OR_RETURN(config.name, fields.string("_name_or_path", ""));
   return Status();

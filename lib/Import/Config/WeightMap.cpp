@@ -96,6 +96,10 @@ std::string expand(const char *pattern, int layer) {
   return out;
 }
 
+StorageType storageOf(const safetensors::TensorInfo &info) {
+  return info.dtype == safetensors::DType::f32 ? StorageType::f32 : info.dtype == safetensors::DType::f16 ? StorageType::f16 : StorageType::bf16;
+}
+
 std::string shapeText(const std::vector<int64_t> &shape) {
   std::string out = "[";
   for (int64_t dim : shape)
@@ -118,6 +122,7 @@ bool mayBeIgnored(const ModelConfig &config, const std::string &name) {
   if (name == "rope_freqs.weight" || name == "rope_factors_short.weight" || name == "rope_factors_long.weight")
     return true;
   if (endsWith(name, ".rotary_emb.inv_freq")) return true;
+  if (endsWith(name, ".input_scale")) return true; // beside weights of e4m3: how another program would round activations
   if (config.family == Family::gpt2 && (endsWith(name, ".attn.bias") || endsWith(name, ".attn.masked_bias")))
     return true;
   if (config.family == Family::gemma3)
@@ -125,6 +130,24 @@ bool mayBeIgnored(const ModelConfig &config, const std::string &name) {
          {"vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector."})
       if (name.compare(0, std::string_view(part).size(), part) == 0) return true; // text only
   return config.tiedHead && (name == "lm_head.weight" || name == "language_model.lm_head.weight");
+}
+
+/// A matrix of F8_E4M3 beside whose tensor 'x.weight' lie its scales, 'x.weight_scale' or 'x.weight_scale_inv': factors, one for all or one a row.
+Result<TensorRef> scaledTensor(const safetensors::Model &model, const safetensors::TensorInfo &info) {
+  auto bad = [&](StatusCode code, const std::string &what) { return Status(code, "tensor " + quoteName(info.name) + " of type F8_E4M3: " + what); };
+  std::string name = info.name + "_scale";
+  const safetensors::TensorInfo *scales = model.tensor(name);
+  if (!scales) scales = model.tensor(name + "_inv");
+  if (!scales) return bad(StatusCode::notFound, "expected its scales in " + quoteName(name) + ", the model has none");
+  LATHE_RETURN_IF_ERROR(scales->checkUsable());
+  TensorRef ref{model.files()[info.file]->path(), info.name, static_cast<int64_t>(info.offset), StorageType::e4m3, {}};
+  ref.shape.assign(info.shape.begin(), info.shape.end());
+  bool column = scales->shape.size() < 2 || (scales->shape.size() == 2 && scales->shape[1] == 1), one = scales->elements() == 1;
+  if (ref.shape.size() != 2 || !(one || (column && scales->elements() == info.shape[0])))
+    return bad(StatusCode::unsupported, "scales of shape " + shapeText({scales->shape.begin(), scales->shape.end()}) + " in " + quoteName(scales->name) +
+                                            " are not supported, only one for a matrix or one for each row is");
+  ref.scaled = {scales->name, model.files()[scales->file]->path(), static_cast<int64_t>(scales->offset), storageOf(*scales), !one};
+  return ref;
 }
 
 } // namespace
@@ -187,6 +210,7 @@ Status WeightMapBuilder::add(Role role, int layer, int64_t rows, int64_t columns
     return Status(StatusCode::notFound, std::string("family ") + familyName(config.family) + " expects a tensor " +
                                             quoteName(name) + ", the model has none");
   used.insert(found->name);
+  if (!found->scaled.name.empty()) used.insert(found->scaled.name);
   WeightRef ref;
   ref.tensor = std::move(*found);
   ref.shape = columns && !bias ? std::vector<int64_t>{rows, columns} : std::vector<int64_t>{rows};
@@ -213,6 +237,9 @@ Status WeightMapBuilder::add(Role role, int layer, int64_t rows, int64_t columns
     return Status(StatusCode::unsupported, "tensor " + quoteName(name) + ": a vector of type " +
                                                storageInfo(ref.tensor.storage).name +
                                                " is not supported, only f32, f16, bf16 are");
+  if (ref.transpose && !isFloatStorage(ref.tensor.storage))
+    return Status(StatusCode::unsupported, "tensor " + quoteName(name) + ": a matrix of type " + storageInfo(ref.tensor.storage).name +
+                                               " that is stored transposed is not supported, only f32, f16, bf16 are");
   if (roped && (role == Role::q || role == Role::k)) ref.unropeHeads = role == Role::q ? shape.heads : shape.kvHeads;
   ref.plusOne = config.normPlusOne && isNorm(role);
   map.weights[{role, layer, bias}] = std::move(ref);
@@ -304,11 +331,12 @@ Result<WeightMap> WeightMap::fromSafetensors(const ModelConfig &config, const sa
     for (size_t i = 0; !info && i < instead.size() && name.compare(0, prefix.size(), prefix) == 0; ++i)
       info = model.tensor(instead[i] + name.substr(prefix.size()));
     if (!info) return std::optional<TensorRef>();
+    if (info->dtype == safetensors::DType::e4m3) {
+      LATHE_ASSIGN_OR_RETURN(TensorRef scaled, scaledTensor(model, *info));
+      return std::optional<TensorRef>(std::move(scaled));
+    }
     LATHE_RETURN_IF_ERROR(info->checkUsable());
-    StorageType storage = info->dtype == safetensors::DType::f32   ? StorageType::f32
-                          : info->dtype == safetensors::DType::f16 ? StorageType::f16
-                                                                   : StorageType::bf16;
-    TensorRef ref{model.files()[info->file]->path(), info->name, static_cast<int64_t>(info->offset), storage, {}};
+    TensorRef ref{model.files()[info->file]->path(), info->name, static_cast<int64_t>(info->offset), storageOf(*info), {}};
     for (uint64_t dim : info->shape)
       ref.shape.push_back(static_cast<int64_t>(dim));
     return std::optional<TensorRef>(std::move(ref));

@@ -106,6 +106,9 @@ Attribute GraphBuilder::expression(const WeightRef &ref) {
                               ArrayRef<int64_t>(q.block), ref.tensor.path, ref.tensor.offset, q.scales, q.scalesOffset,
                               static_cast<llm::Storage>(q.scaleStorage), builder.getDenseF32ArrayAttr(q.scaleValues), q.zeros, q.zerosOffset,
                               builder.getDenseI64ArrayAttr(q.zeroValues));
+  else if (const TensorRef::Scaled &s = ref.tensor.scaled; !s.path.empty())
+    value = llm::ScaledAttr::get(&context, ref.tensor.name, ref.tensor.shape, ref.tensor.path, ref.tensor.offset, s.path, s.offset,
+                                 static_cast<llm::Storage>(s.storage), s.perRow);
   else if (ref.tensor.values.empty())
     value = llm::FileAttr::get(&context, ref.tensor.path, ref.tensor.name, ref.tensor.offset,
                                static_cast<llm::Storage>(ref.tensor.storage), ref.tensor.shape);

@@ -25,7 +25,7 @@ const struct {
              {"F64", DType::other, 8},  {"I64", DType::other, 8},     {"U64", DType::other, 8},
              {"I32", DType::other, 4},  {"U32", DType::other, 4},     {"I16", DType::other, 2},
              {"U16", DType::other, 2},  {"I8", DType::other, 1},      {"U8", DType::other, 1},
-             {"BOOL", DType::other, 1}, {"F8_E5M2", DType::other, 1}, {"F8_E4M3", DType::other, 1}};
+             {"BOOL", DType::other, 1}, {"F8_E5M2", DType::other, 1}, {"F8_E4M3", DType::e4m3, 1}};
 
 Status bad(const std::string &where, const std::string &what) {
   return Status(StatusCode::invalidArgument, where + ": " + what);
@@ -74,7 +74,7 @@ Result<TensorInfo> readTensor(const std::string &name, const json &entry, uint64
 } // namespace
 
 Status TensorInfo::checkUsable() const {
-  if (dtype != DType::other) return Status();
+  if (dtype != DType::other && dtype != DType::e4m3) return Status();
   return Status(StatusCode::unsupported, "tensor " + quoteName(name) + ": type " + quoteName(dtypeName) +
                                              " is not supported, only F32, F16, BF16 are");
 }

@@ -7,7 +7,7 @@ modules every layer has its own head counts, head sizes and width, as no importe
 import random
 import sys
 
-STORAGES = ['f32', 'f16', 'bf16', 'q8_0', 'q4_0', 'int8', 'int4_g32', 'int4z_g32']
+STORAGES = ['f32', 'f16', 'bf16', 'q8_0', 'q4_0', 'int8', 'int4_g32', 'int4z_g32', 'e4m3']
 
 
 class Module:

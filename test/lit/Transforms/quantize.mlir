@@ -1,6 +1,7 @@
 // RUN: lathe-opt %s -pass-pipeline='builtin.module(llm-quantize{type=int4-g32 asymmetric=true skip=^skip})' -remarks-filter=".*" -remark-format=emitRemark 2>%t.remarks | FileCheck %s
 // RUN: FileCheck %s --check-prefix=REMARK < %t.remarks
 // RUN: lathe-opt %s -llm-quantize | FileCheck %s --check-prefix=INT8
+// RUN: lathe-opt %s -pass-pipeline='builtin.module(llm-quantize{type=e4m3})' | FileCheck %s --check-prefix=E4M3
 // RUN: not lathe-opt %s -pass-pipeline='builtin.module(llm-quantize{type=int3})' 2>&1 | FileCheck %s --check-prefix=ERROR
 // RUN: not lathe-opt %s -pass-pipeline='builtin.module(llm-quantize{asymmetric=true})' 2>&1 | FileCheck %s --check-prefix=ASYMMETRIC
 // RUN: not lathe-opt %s -pass-pipeline='builtin.module(llm-quantize{skip=[})' 2>&1 | FileCheck %s --check-prefix=SKIP
@@ -9,8 +10,11 @@
 // RUN: lathe-opt %s -pass-pipeline='builtin.module(llm-quantize{skip=.})' | lathe-interp - --tokens 1,2,3 | diff %t.before -
 // RUN: lathe-opt %s -llm-quantize | lathe-interp - --tokens 1,2,3 > %t.after
 // RUN: %python %source_root/test/lit/Inputs/close.py %t.before %t.after 0.02
+// RUN: lathe-opt %s -pass-pipeline='builtin.module(llm-quantize{type=e4m3})' | lathe-interp - --tokens 1,2,3 > %t.floats
+// RUN: %python %source_root/test/lit/Inputs/close.py %t.before %t.floats 0.1
+// RUN: not diff -q %t.after %t.floats
 
-// ERROR: error: llm-quantize: expected type int8, int4-g32, int4-g64, int4-g128, q8_0, q4_0, f16 or bf16, found 'int3'
+// ERROR: error: llm-quantize: expected type int8, int4-g32, int4-g64, int4-g128, e4m3, q8_0, q4_0, f16 or bf16, found 'int3'
 // ASYMMETRIC: error: llm-quantize: expected type int8, {{.*}} (asymmetric: an int4 type), found 'int8'
 // SKIP: error: llm-quantize: skip '[': {{.*}}
 
@@ -18,6 +22,7 @@
 // REMARK: remark: {{.*}}not larger than the type asked for
 // REMARK: remark: {{.*}}rows do not divide into the type's groups
 // CHECK: llm.param @w : tensor<64x64x!llm.q<int4z_g32>> = #llm.round<#llm.synthetic<2, f16, [64, 64]>, int4z_g32>
+// E4M3: llm.param @w : tensor<64x64x!llm.q<e4m3>> = #llm.round<#llm.synthetic<2, f16, [64, 64]>, e4m3>
 // INT8: llm.param @w : tensor<64x64x!llm.q<int8>> = #llm.round<#llm.synthetic<2, f16, [64, 64]>, int8>
 llm.param @w : tensor<64x64xf16> = #llm.synthetic<2, f16, [64, 64]>
 // An embedding that the head shares follows.

@@ -14,6 +14,7 @@
 llm.param @e : tensor<8x64xf32> = #llm.synthetic<1, f32, [8, 64]>
 llm.param @wi : tensor<64x64x!llm.q<q8_0>> = #llm.synthetic<2, q8_0, [64, 64]>
 llm.param @wb : tensor<64x64xbf16> = #llm.synthetic<3, bf16, [64, 64]>
+llm.param @we : tensor<64x64x!llm.q<e4m3>> = #llm.synthetic<6, e4m3, [64, 64]>
 llm.param @wh : tensor<64x64xf16> = #llm.synthetic<4, f16, [64, 64]>
 llm.param @head : tensor<8x64x!llm.q<q8_0>> = #llm.synthetic<5, q8_0, [8, 64]>
 
@@ -35,6 +36,7 @@ func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x8xf32>, !llm.kv) {
   %e = llm.weight @e : tensor<8x64xf32>
   %wi = llm.weight @wi : tensor<64x64x!llm.q<q8_0>>
   %wb = llm.weight @wb : tensor<64x64xbf16>
+  %we = llm.weight @we : tensor<64x64x!llm.q<e4m3>>
   %wh = llm.weight @wh : tensor<64x64xf16>
   %head = llm.weight @head : tensor<8x64x!llm.q<q8_0>>
   // CHECK: %[[X:.*]] = llm.embed
@@ -48,15 +50,21 @@ func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x8xf32>, !llm.kv) {
   // BF16-NEXT: llm.linear %[[Q]]
   // BF16-NEXT: llm.linear %[[Q]]
   // BF16-NEXT: llm.linear %[[Q]]
+  // BF16-NEXT: llm.linear %[[Q]]
   %p = llm.linear %x, %wi : (tensor<?x64xf32>, tensor<64x64x!llm.q<q8_0>>) -> tensor<?x64xf32>
   %r = llm.linear %x, %wi : (tensor<?x64xf32>, tensor<64x64x!llm.q<q8_0>>) -> tensor<?x64xf32>
   // CHECK: %[[B:.*]] = llm.quantize %[[X]] : tensor<?x64xf32> -> tensor<?x64x!llm.act<bf16>>
   // CHECK-NEXT: llm.linear %[[B]]
   // INT8Z: remark: {{.*}}llm.linear{{.*}}int8 activations need integer weights
-  %s = llm.linear %x, %wb : (tensor<?x64xf32>, tensor<64x64xbf16>) -> tensor<?x64xf32>
+  %s0 = llm.linear %x, %wb : (tensor<?x64xf32>, tensor<64x64xbf16>) -> tensor<?x64xf32>
+  // 8-bit floats, too.
+  // CHECK-NEXT: llm.linear %[[B]]
+  // INT8Z: remark: {{.*}}llm.linear{{.*}}int8 activations need integer weights
+  %s1 = llm.linear %x, %we : (tensor<?x64xf32>, tensor<64x64x!llm.q<e4m3>>) -> tensor<?x64xf32>
   // CHECK: %[[F:.*]] = llm.quantize %[[X]] : tensor<?x64xf32> -> tensor<?x64x!llm.act<f32>>
   // CHECK-NEXT: llm.linear %[[F]]
   %t = llm.linear %x, %wh : (tensor<?x64xf32>, tensor<64x64xf16>) -> tensor<?x64xf32>
+  %s = llm.add %s0, %s1 : tensor<?x64xf32>
   %u = llm.mul %p, %r : tensor<?x64xf32>
   %v = llm.add %s, %t : tensor<?x64xf32>
   %y = llm.add %u, %v : tensor<?x64xf32>

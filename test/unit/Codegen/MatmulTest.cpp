@@ -16,9 +16,10 @@ const StorageType allTypes[] = {StorageType::f32,       StorageType::f16,       
                                 StorageType::q3_k,      StorageType::q4_k,      StorageType::q5_k,
                                 StorageType::q6_k,      StorageType::iq4_nl,    StorageType::int8,
                                 StorageType::int4_g32,  StorageType::int4_g64,  StorageType::int4_g128,
-                                StorageType::int4z_g32, StorageType::int4z_g64, StorageType::int4z_g128};
+                                StorageType::int4z_g32, StorageType::int4z_g64, StorageType::int4z_g128,
+                                StorageType::e4m3};
 
-bool isFloat(StorageType t) { return packedLayout(t).floatBytes != 0; }
+bool isFloat(StorageType t) { return packedLayout(t).isFloat(); }
 
 struct Case {
   MatmulParams p;
@@ -262,6 +263,7 @@ TEST(Matmul, QuantizesGatedOutputs) {
   add(Activation::silu, ActFormat::int8z, true, StorageType::f32, ActFormat::f32);
   add(Activation::geluTanh, ActFormat::int8z, false, StorageType::bf16, ActFormat::bf16);
   add(Activation::silu, ActFormat::f32, false, StorageType::bf16, ActFormat::bf16);
+  add(Activation::silu, ActFormat::bf16, false, StorageType::e4m3, ActFormat::bf16);
   runCases(cases, rowCounts);
 }
 
@@ -269,7 +271,8 @@ TEST(Matmul, SaysTheLargestOutputOfEachRun) {
   std::vector<Case> cases;
   // One run, a run that ends in a tile, several; float kernels take two tiles at once.
   for (auto [type, act, n] : {std::tuple(StorageType::q4_0, ActFormat::int8z, int64_t(600)), {StorageType::q6_k, ActFormat::int8, 256}, {StorageType::f16, ActFormat::f32, 280},
-                              {StorageType::q8_0, ActFormat::int8, 7}, {StorageType::bf16, ActFormat::bf16, 264}, {StorageType::f32, ActFormat::f32, 264}}) {
+                              {StorageType::q8_0, ActFormat::int8, 7}, {StorageType::bf16, ActFormat::bf16, 264}, {StorageType::f32, ActFormat::f32, 264},
+                              {StorageType::e4m3, ActFormat::bf16, 270}}) {
     Case c = makeCase(type, act, n, 64);
     c.p.epilogue = MatmulParams::argmax;
     c.p.bias = n == 280;
@@ -306,6 +309,8 @@ TEST(Matmul, RefusesWhatItCannotDo) {
   EXPECT_EQ(refusal(p), "matmul 'mm': k = 1099511627776 is too large for one tile");
   p = good;
   p.type = StorageType::f16;
+  EXPECT_EQ(refusal(p), "matmul 'mm': expected f32 or bf16 activations for float weights, found int8");
+  p.type = StorageType::e4m3;
   EXPECT_EQ(refusal(p), "matmul 'mm': expected f32 or bf16 activations for float weights, found int8");
   p.type = StorageType::q6_k;
   EXPECT_EQ(refusal(p), "matmul 'mm': expected activations with half sums for scales of 16 k");

@@ -24,8 +24,10 @@ inline m::Weight randomWeight(StorageType type, int64_t n, int64_t k, std::mt199
         w.values.push_back(type == StorageType::f32   ? v
                            : type == StorageType::f16 ? m::half(m::toHalf(v))
                                                       : m::bf16(v));
-      } else
+      } else {
         w.code.push_back(uint8_t(!inside ? 0 : extreme ? uniform(0, 1) * top : uniform(0, top)));
+        if (l.e4m3 && (w.code.back() & 0x7f) == 0x7f) --w.code.back(); // NaN does not occur
+      }
     }
     if (l.rowScale) w.rowScale.push_back(std::fabs(real(0.01f)));
     // Padding has zero scales from the first whole group beyond K; a group that K cuts keeps its scale.

@@ -44,6 +44,24 @@ inline float bf16(float f) {
   return fromBits(b & 0xffff0000u);
 }
 
+/// The value of a positive e4m3 code, by its definition.
+inline float e4m3(int code) {
+  int exponent = code >> 3;
+  return exponent ? std::ldexp(8.0f + float(code & 7), exponent - 10) : std::ldexp(float(code & 7), -9);
+}
+/// The nearest e4m3 code, of two the even one; found by halving, as codes ascend with their values.
+inline uint8_t toE4m3(float x) {
+  float a = std::fabs(x);
+  int lo = 0, hi = 0x7e; // the answer is lo or hi
+  while (hi - lo > 1) {
+    int middle = (lo + hi) / 2;
+    (e4m3(middle) <= a ? lo : hi) = middle;
+  }
+  float below = a - e4m3(lo), above = e4m3(hi) - a; // exact: neighbours are within a factor of 2
+  int code = below < above || (below == above && lo % 2 == 0) ? lo : hi;
+  return static_cast<uint8_t>(code | (std::signbit(x) ? 0x80 : 0));
+}
+
 inline float expa(float x) {
   x = std::min(std::max(x, -87.0f), 88.0f);
   float n = std::nearbyint(x * 1.44269504088896341f);
@@ -190,6 +208,12 @@ struct Weight {
     int c = code[size_t(row * padded + i)];
     return l.codebook ? iq4nl[c] : c - l.zero;
   }
+  /// The level as a number, which of e4m3 is no integer.
+  float number(int64_t row, int64_t i) const {
+    if (!packedLayout(type).e4m3) return float(level(row, i));
+    int c = code[size_t(row * padded + i)];
+    return c & 0x80 ? -e4m3(c & 0x7f) : e4m3(c);
+  }
   float scale(int64_t row, int64_t i) const {
     PackedLayout l = packedLayout(type);
     if (l.rowScale) return rowScale[size_t(row)];
@@ -205,7 +229,7 @@ struct Weight {
   float value(int64_t row, int64_t i) const {
     PackedLayout l = packedLayout(type);
     if (l.floatBytes) return values[size_t(row * padded + i)];
-    float v = scale(row, i) * float(level(row, i));
+    float v = scale(row, i) * number(row, i);
     return l.min ? v + min(row, i) : v;
   }
 };
@@ -273,10 +297,10 @@ inline float dot(const Weight &w, int64_t row, const std::vector<Group> &x, ActF
     const Group &a = x[g];
     int64_t at = int64_t(g) * 32;
     if (!isInt8(format)) {
-      int oddFirst = w.type == StorageType::bf16 && format == ActFormat::bf16;
+      int oddFirst = (w.type == StorageType::bf16 || l.e4m3) && format == ActFormat::bf16;
       for (int n = 0; n < 32; ++n) {
         int i = n ^ oddFirst;
-        acc = std::fma(w.value(row, at + i), a.x[i], acc);
+        acc = std::fma(l.e4m3 ? w.number(row, at + i) : w.value(row, at + i), a.x[i], acc);
       }
       continue;
     }
@@ -303,7 +327,7 @@ inline float dot(const Weight &w, int64_t row, const std::vector<Group> &x, ActF
         acc = std::fma(w.min(row, at + h * len), a.fsum[parts == 2 ? 1 + h : 0], acc);
     if (format == ActFormat::int8z) acc = std::fma(wsum, a.offset, acc);
   }
-  if (l.rowScale && isInt8(format)) acc = acc * w.rowScale[size_t(row)];
+  if (l.rowScale && (l.e4m3 || isInt8(format))) acc = acc * w.rowScale[size_t(row)];
   return acc;
 }
 

@@ -129,24 +129,6 @@ inline void rope(float *x, const float *angles, int64_t rotary, bool interleaved
   }
 }
 
-/// The value of a positive e4m3 code, by its definition.
-inline float e4m3(int code) {
-  int exponent = code >> 3;
-  return exponent ? std::ldexp(8.0f + float(code & 7), exponent - 10) : std::ldexp(float(code & 7), -9);
-}
-/// The nearest e4m3 code, of two the even one; found by halving, as codes ascend with their values.
-inline uint8_t toE4m3(float x) {
-  float a = std::fabs(x);
-  int lo = 0, hi = 0x7e; // the answer is lo or hi
-  while (hi - lo > 1) {
-    int middle = (lo + hi) / 2;
-    (e4m3(middle) <= a ? lo : hi) = middle;
-  }
-  float below = a - e4m3(lo), above = e4m3(hi) - a; // exact: neighbours are within a factor of 2
-  int code = below < above || (below == above && lo % 2 == 0) ? lo : hi;
-  return static_cast<uint8_t>(code | (std::signbit(x) ? 0x80 : 0));
-}
-
 /// A KV pool of one layer group, addressed as docs/kernels.md says.
 struct Cache {
   std::vector<uint8_t> bytes;

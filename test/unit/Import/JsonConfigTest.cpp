@@ -153,7 +153,10 @@ TEST(JsonConfig, UnsupportedThingsAreNamed) {
   EXPECT_EQ(error(with(llama(), {{"architectures", {"LlamaForSequenceClassification"}}})),
             "'architectures' 'LlamaForSequenceClassification' is not supported for llama, only LlamaForCausalLM is");
   EXPECT_EQ(error(with(llama(), {{"quantization_config", {{"quant_method", "gptq"}}}})),
-            "'quantization_config' with method 'gptq' is not supported, only weights in F32, F16 or BF16 are");
+            "'quantization_config' with method 'gptq' is not supported, only fp8, compressed-tensors and modelopt with weights in F8_E4M3, F32, F16 or BF16 are");
+  EXPECT_EQ(error(with(llama(), {{"quantization_config", {{"quant_method", "compressed-tensors"}, {"transform_config", {{"config_groups", 1}}}}}})),
+            "'quantization_config' with a 'transform_config' is not supported");
+  EXPECT_TRUE(read(with(llama(), {{"quantization_config", {{"quant_method", "compressed-tensors"}, {"transform_config", json::object()}}}})).ok());
   EXPECT_EQ(error(with(llama(), {{"hidden_act", "quick_gelu"}})),
             "'hidden_act': 'quick_gelu' is not supported, only silu, gelu, gelu_new, gelu_pytorch_tanh, relu are");
   EXPECT_EQ(error(with(gemma(), {{"use_bidirectional_attention", true}})),

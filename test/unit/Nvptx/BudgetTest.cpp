@@ -110,7 +110,7 @@ Case rowKernel(const std::string &name, P p, Emit emit, std::vector<size_t> byte
 std::vector<Case> allCases() {
   std::vector<Case> all;
   const char *typeNames[] = {"f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl",
-                             "int8", "int4_g32", "int4_g64", "int4_g128", "int4z_g32", "int4z_g64", "int4z_g128"};
+                             "int8", "int4_g32", "int4_g64", "int4_g128", "int4z_g32", "int4z_g64", "int4z_g128", "e4m3"};
   static_assert(std::size(typeNames) == std::size(allTypes));
   for (size_t i = 0; i < std::size(allTypes); ++i) all.push_back(matmul(std::string("matmul_bf16_") + typeNames[i], allTypes[i], ActFormat::bf16, 1));
   for (StorageType t : {StorageType::q4_0, StorageType::q4_k, StorageType::q8_0}) {
@@ -171,7 +171,7 @@ double ratio(uint64_t x, uint64_t y) { return y ? double(x) / double(y) : 1.0; }
 
 std::vector<Case> wgmmaCases() {
   std::vector<Case> all;
-  for (auto [n, t] : {std::pair{"bf16", StorageType::bf16}, {"q4_0", StorageType::q4_0}, {"q4_k", StorageType::q4_k}, {"int8", StorageType::int8}})
+  for (auto [n, t] : {std::pair{"bf16", StorageType::bf16}, {"q4_0", StorageType::q4_0}, {"q4_k", StorageType::q4_k}, {"int8", StorageType::int8}, {"e4m3", StorageType::e4m3}})
     for (int64_t rows : {8, 128}) all.push_back(wgmma(std::string("wgmma_") + n + (rows == 8 ? "" : "_128rows"), t, rows));
   return all;
 }

@@ -34,8 +34,8 @@ TEST(EmulatedMatmul, IntegerAndFloat32ActivationsHaveTheModelsBits) {
   for (StorageType type : allTypes)
     for (ActFormat act : allActs) {
       PackedLayout l = packedLayout(type);
-      if (act == ActFormat::bf16 || (l.floatBytes && isInt8(act))) continue;
-      if (!fullGrid() && act == ActFormat::f32 && int(type) % 4) continue;
+      if (act == ActFormat::bf16 || (l.isFloat() && isInt8(act))) continue;
+      if (!fullGrid() && act == ActFormat::f32 && int(type) % 4 && !l.e4m3) continue;
       // One whole block and a rest of a group and a half; n in more tiles than a block has.
       MmaParams p = shape(type, act, act == ActFormat::int8 ? 88 : 32, l.blockK + 52);
       p.bias = int(type) % 2, p.residual = int(type) % 3 == 0, p.outRows = int(type) % 5 == 0;

@@ -12,7 +12,7 @@ namespace lathe::codegen::nvptx::test {
 inline constexpr StorageType allTypes[] = {
     StorageType::f32,  StorageType::f16,  StorageType::bf16, StorageType::q4_0, StorageType::q4_1,     StorageType::q5_0,     StorageType::q5_1,
     StorageType::q8_0, StorageType::q2_k, StorageType::q3_k, StorageType::q4_k, StorageType::q5_k,     StorageType::q6_k,     StorageType::iq4_nl,
-    StorageType::int8, StorageType::int4_g32, StorageType::int4_g64, StorageType::int4_g128, StorageType::int4z_g32, StorageType::int4z_g64, StorageType::int4z_g128};
+    StorageType::int8, StorageType::int4_g32, StorageType::int4_g64, StorageType::int4_g128, StorageType::int4z_g32, StorageType::int4z_g64, StorageType::int4z_g128, StorageType::e4m3};
 inline constexpr ActFormat allActs[] = {ActFormat::f32, ActFormat::bf16, ActFormat::int8, ActFormat::int8z};
 
 template <typename P, typename Emit> PtxJob job(std::string symbol, P p, Emit emit) {
@@ -27,7 +27,7 @@ inline std::vector<PtxJob> realisticKernels(bool everything, bool fp8 = false) {
   for (StorageType type : allTypes)
     for (ActFormat act : allActs) {
       PackedLayout w = packedLayout(type);
-      if (w.floatBytes && isInt8(act)) continue;
+      if (w.isFloat() && isInt8(act)) continue;
       for (int64_t tile : {8, 32}) {
         bool usual = act == ActFormat::bf16 && tile == 8; // what auto means on a GPU, and decode
         if (!everything && !usual && (int(type) + int(act) + (tile == 32)) % 5) continue;

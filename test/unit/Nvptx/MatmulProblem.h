@@ -19,7 +19,7 @@ inline MmaParams shape(StorageType type, ActFormat act, int64_t n, int64_t k) {
 inline double exactWeight(const model::Weight &w, int64_t row, int64_t i) {
   PackedLayout l = packedLayout(w.type);
   if (l.floatBytes) return w.value(row, i);
-  double v = double(w.scale(row, i)) * w.level(row, i);
+  double v = double(w.scale(row, i)) * w.number(row, i);
   return l.min ? v + double(w.min(row, i)) : v;
 }
 
@@ -73,7 +73,7 @@ struct Problem {
     for (int64_t i = 0; i < p.k; ++i) {
       double t = exactWeight(w, n, i) * act[size_t(row)][size_t(i / 32)].x[i % 32];
       sum += t, size += std::fabs(t);
-      if (!packedLayout(p.type).floatBytes) size += std::fabs(double(w.scale(n, i)) * w.level(n, i) * act[size_t(row)][size_t(i / 32)].x[i % 32]);
+      if (!packedLayout(p.type).floatBytes) size += std::fabs(double(w.scale(n, i)) * w.number(n, i) * act[size_t(row)][size_t(i / 32)].x[i % 32]);
     }
     if (p.bias) sum += bias[size_t(n)];
     if (p.residual) sum += residual[size_t(row * p.outStride + n)];

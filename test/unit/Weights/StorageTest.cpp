@@ -15,7 +15,7 @@ const StorageType blockTypes[] = {StorageType::q4_0, StorageType::q4_1, StorageT
                                   StorageType::q5_k, StorageType::q6_k, StorageType::iq4_nl};
 const StorageType ownTypes[] = {StorageType::int8,      StorageType::int4_g32,  StorageType::int4_g64,
                                 StorageType::int4_g128, StorageType::int4z_g32, StorageType::int4z_g64,
-                                StorageType::int4z_g128};
+                                StorageType::int4z_g128, StorageType::e4m3};
 
 uint32_t bits(float f) { return std::bit_cast<uint32_t>(f); }
 bool sameBits(float a, float b) { return bits(a) == bits(b) || (std::isnan(a) && std::isnan(b)); }
@@ -76,6 +76,32 @@ TEST(Half, RoundsToNearestEven) {
   EXPECT_TRUE(std::isnan(bfloatToFloat(floatToBfloat(NAN))));
 }
 
+TEST(Half, E4m3IsWhatItsDefinitionSays) {
+  std::vector<float> values; // of the positive codes
+  for (int code = 0; code < 0x7f; ++code) {
+    int exponent = code >> 3, fraction = code & 7;
+    values.push_back(exponent ? std::ldexp(static_cast<float>(8 + fraction), exponent - 10) : std::ldexp(static_cast<float>(fraction), -9));
+    auto byte = static_cast<uint8_t>(code), negative = static_cast<uint8_t>(code | 0x80);
+    ASSERT_EQ(e4m3ToFloat(byte), values.back()) << code;
+    ASSERT_EQ(bits(e4m3ToFloat(negative)), bits(-values.back())) << code;
+    ASSERT_EQ(floatToE4m3(values.back()), byte);
+    ASSERT_EQ(floatToE4m3(-values.back()), negative);
+    ASSERT_FALSE(isE4m3NaN(byte) || isE4m3NaN(negative));
+  }
+  EXPECT_EQ(values.back(), 448);
+  EXPECT_TRUE(isE4m3NaN(0x7f) && isE4m3NaN(0xff));
+  for (size_t i = 0; i + 1 < values.size(); ++i) { // between two numbers: the middle goes to the even code, what lies beside it to its side
+    float middle = (values[i] + values[i + 1]) / 2;
+    ASSERT_EQ(floatToE4m3(middle), i + i % 2) << middle;
+    ASSERT_EQ(floatToE4m3(std::nextafter(middle, 0.0f)), i) << middle;
+    ASSERT_EQ(floatToE4m3(std::nextafter(middle, 1e9f)), i + 1) << middle;
+  }
+  for (float large : {449.0f, 464.0f, 1e30f, INFINITY}) {
+    EXPECT_EQ(floatToE4m3(large), 0x7e);
+    EXPECT_EQ(floatToE4m3(-large), 0xfe);
+  }
+}
+
 TEST(Storage, ValuesHaveTheBitsOfTheReference) {
   gguf::File file = fixture();
   for (StorageType type : blockTypes) {
@@ -122,7 +148,7 @@ TEST(Storage, OwnEncodersRoundToNearest) {
       ASSERT_TRUE(encodeRow(type, row, packed.data()).ok());
       dequantizeRow(type, packed.data(), got);
       PackedLayout layout = packedLayout(type);
-      int group = type == StorageType::int8 ? columns : layout.scaleK;
+      int group = layout.rowScale ? columns : layout.scaleK;
       for (int begin = 0; begin < columns; begin += group) {
         int end = std::min(columns, begin + group);
         auto [lo, hi] = std::minmax_element(row.begin() + begin, row.begin() + end);
@@ -130,8 +156,11 @@ TEST(Storage, OwnEncodersRoundToNearest) {
         // Symmetric 4-bit codes reach from -8 to 7: the extreme on the positive side may be half a step short.
         float step = type == StorageType::int8 ? amax / 127 : layout.min ? (high - low) / 15 : amax / 8;
         float bound = (type == StorageType::int8 || layout.min ? 0.5f : 1.0f) * step * 1.02f + amax * 2e-3f;
-        for (int k = begin; k < end; ++k)
+        for (int k = begin; k < end; ++k) {
+          // 4 bits of a number remain, or steps of 2^-9 of 1/448 of the largest.
+          if (layout.e4m3) bound = std::max(std::fabs(row[k]) / 16, amax * 0x1p-10f / 448) * 1.0001f;
           ASSERT_LE(std::fabs(got[k] - row[k]), bound) << storageInfo(type).name << " " << columns << " " << k;
+        }
       }
     }
 }
@@ -162,7 +191,7 @@ TEST(Storage, EncodersNameWhatTheyRefuse) {
             "expected rows of a multiple of 32 elements for type q4_0, found 40");
   EXPECT_EQ(encodeRow(StorageType::q4_1, row, out.data()).message(),
             "cannot quantize to q4_1, only to f32, f16, bf16, q4_0, q8_0, int8, int4_g32, int4_g64, int4_g128, "
-            "int4z_g32, int4z_g64, int4z_g128");
+            "int4z_g32, int4z_g64, int4z_g128, e4m3");
 }
 
 TEST(Storage, NamesAndNumbers) {

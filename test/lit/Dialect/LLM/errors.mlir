@@ -334,3 +334,11 @@ llm.param @w : tensor<4x32x!llm.q<q8_0>> = #llm.qdq<"w", "int8", q8_0, [4, 32], 
 // -----
 // expected-error @below {{expected f32 for these codes, found int8}}
 llm.param @w : tensor<4x32x!llm.q<int8>> = #llm.qdq<"w", "int8", int8, [4, 32], rows = 0, block = [1, 16], codes = "f" 0, scales = "f" 128 f32 [], zeros = "" 0 [0]>
+
+// -----
+// expected-error @below {{expected a matrix of e4m3 with scales of f32, f16 or bf16}}
+llm.param @w : tensor<4x32x!llm.q<e4m3>> = #llm.scaled<"w", [4, 32], codes = "f" 0, scales = "f" 128 q8_0, per_row = true>
+
+// -----
+// expected-error @below {{expected a matrix of e4m3 with scales of f32, f16 or bf16}}
+llm.param @w : tensor<4xf32> = #llm.scaled<"w", [4], codes = "f" 0, scales = "f" 128 f32, per_row = false>

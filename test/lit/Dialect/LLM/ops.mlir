@@ -6,6 +6,8 @@ llm.param @qk : tensor<128x64x!llm.q<q4_1>> = #llm.concat<[#llm.unrope<#llm.file
 llm.param @gu : tensor<128x64xf16> = #llm.interleave<#llm.synthetic<7, f16, [64, 64]>, #llm.transpose<#llm.file<"m", "t", 0, f16, [64, 64]>>, 32>
 llm.param @n : tensor<64xf32> = #llm.add_one<#llm.file<"m.gguf", "n", 0, bf16, [64]>>
 llm.param @r : tensor<64x64x!llm.q<int8>> = #llm.round<#llm.file<"m", "t", 0, f16, [64, 64]>, int8>
+// CHECK: #llm.scaled<"t", [64, 64], codes = "m" 64, scales = "m" 4160 bf16, per_row = true>
+llm.param @s : tensor<64x64x!llm.q<e4m3>> = #llm.scaled<"t", [64, 64], codes = "m" 64, scales = "m" 4160 bf16, per_row = true>
 llm.param @bias : tensor<128xf32> = dense<0.0> : tensor<128xf32>
 llm.param @f : tensor<16xf32> = dense<1.0> : tensor<16xf32>
 // CHECK: llm.kv_group @kv layers [#llm.kv_layer<1, 32, 32>] key f16 value int8 window 128 page 16

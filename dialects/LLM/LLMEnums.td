@@ -23,7 +23,7 @@ def LLM_Storage : I32EnumAttr<"Storage", "how a weight is stored", [
 def LLM_StorageAttr : EnumAttr<LLM_Dialect, LLM_Storage, "storage">;
 
 def LLM_ActFormat : I32EnumAttr<"ActFormat", "how activations enter a linear", [
-    I32EnumAttrCase<"f32", 0>, I32EnumAttrCase<"bf16", 1>, I32EnumAttrCase<"int8", 2>, I32EnumAttrCase<"int8z", 3>]> {
+    I32EnumAttrCase<"f32", 0>, I32EnumAttrCase<"bf16", 1>, I32EnumAttrCase<"int8", 2>, I32EnumAttrCase<"int8z", 3>, I32EnumAttrCase<"e4m3", 4>]> {
   let cppNamespace = "::lathe::llm";
   let genSpecializedAttr = 0;
 }

@@ -142,7 +142,7 @@ def LLM_LinearOp : LLM_PureOp<"linear", [AttrSizedOperandSegments]> {
 def LLM_QuantizeOp : LLM_PureOp<"quantize"> {
   let summary = "round rows to the format in which they enter a linear";
   let description = [{
-    int8: groups of 32, symmetric, one float32 scale; int8z: with a zero point; bf16: round to nearest even; f32: unchanged.
+    int8: groups of 32, symmetric, one float32 scale; int8z: with a zero point; e4m3: the same groups and scales with 8-bit floats; bf16: round to nearest even; f32: unchanged.
     The exact arithmetic is in docs/exactness.md.
 
     Example: see `llm.linear`.

@@ -71,7 +71,7 @@ static Status checkChoice(const char *option, const std::string &value, ArrayRef
 }
 
 static Status checkOptions(const CompileOptions &o) {
-  LATHE_RETURN_IF_ERROR(checkChoice("--activations", o.activations, {"auto", "int8", "int8z", "bf16", "f32"}));
+  LATHE_RETURN_IF_ERROR(checkChoice("--activations", o.activations, {"auto", "int8", "int8z", "e4m3", "bf16", "f32"}));
   LATHE_RETURN_IF_ERROR(checkChoice("--kv", o.kv, {"f32", "f16", "bf16", "int8", "e4m3"}));
   LATHE_RETURN_IF_ERROR(checkChoice("--quantize", o.quantize, {"none", "int8", "int4-g32", "int4-g64", "int4-g128", "int4z-g32", "int4z-g64", "int4z-g128", "e4m3"}));
   for (const std::string &pattern : o.quantizeSkip) { // pass options have no quotes for the other characters of regular expressions

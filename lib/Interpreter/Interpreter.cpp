@@ -315,7 +315,7 @@ private:
 
   FailureOr<RowsPtr> eval(QuantizeOp op, In in) {
     ActFormat format = cast<ActType>(op.getType().getElementType()).getFormat();
-    static_assert(int(ActFormat::bf16) == int(Act::bf16) && int(ActFormat::int8z) == int(Act::int8z));
+    static_assert(int(ActFormat::bf16) == int(Act::bf16) && int(ActFormat::int8z) == int(Act::int8z) && int(ActFormat::e4m3) == int(Act::e4m3));
     return perRow(in[0], [&](Real *x, Real *y, int64_t n) { roundActivations(Act(format), x, n, y); });
   }
   FailureOr<RowsPtr> eval(AddOp, In in) {

@@ -173,6 +173,9 @@ void roundActivations(Act format, const Real *in, int64_t k, Real *out) {
   case Act::int8:
     for (int64_t i = 0; i < k; i += group) roundScaled(in + i, std::min(group, k - i), out + i, 127.0f, [](float x) { return std::nearbyintf(x); });
     return;
+  case Act::e4m3:
+    for (int64_t i = 0; i < k; i += group) roundScaled(in + i, std::min(group, k - i), out + i, 448.0f, roundToE4M3);
+    return;
   case Act::int8z:
     for (int64_t i = 0; i < k; i += group) roundInt8z(in + i, std::min(group, k - i), out + i);
     return;

@@ -11,7 +11,7 @@
 
 namespace lathe::interp {
 
-enum class Act { f32, bf16, int8, int8z };
+enum class Act { f32, bf16, int8, int8z, e4m3 };
 enum class Store { f32, f16, bf16, int8, e4m3 };
 enum class Fn { silu, geluTanh, geluErf, relu };
 

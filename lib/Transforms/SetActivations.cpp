@@ -20,7 +20,7 @@ struct SetActivationsPass : lathe::impl::LLMSetActivationsPassBase<SetActivation
   void runOnOperation() override {
     std::optional<ActFormat> wanted = symbolizeActFormat(format);
     if (!wanted && format != "auto") {
-      getOperation().emitError() << "llm-set-activations: expected format auto, int8, int8z, bf16 or f32, found '" << format << "'";
+      getOperation().emitError() << "llm-set-activations: expected format auto, int8, int8z, e4m3, bf16 or f32, found '" << format << "'";
       return signalPassFailure();
     }
     markHead();
@@ -44,11 +44,16 @@ struct SetActivationsPass : lathe::impl::LLMSetActivationsPassBase<SetActivation
   }
 
   ActFormat choose(LinearOp linear, std::optional<ActFormat> wanted) {
-    bool integer = false, bf16 = false;
+    bool integer = false, bf16 = false, floats8 = true;
     for (Value weight : linear.getWeights()) {
       Storage storage = storageOf(weight.getType());
       integer |= !isFloatStorage(storage);
+      floats8 &= storage == Storage::e4m3;
       bf16 |= storage == Storage::bf16 || storage == Storage::e4m3;
+    }
+    if (wanted == ActFormat::e4m3 && !floats8) {
+      missed(linear, "llm-set-activations", "e4m3 activations need e4m3 weights");
+      return ActFormat::bf16;
     }
     bool wantsInteger = wanted == ActFormat::int8 || wanted == ActFormat::int8z;
     if (wanted && (integer || !wantsInteger)) return *wanted;

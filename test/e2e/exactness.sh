@@ -78,6 +78,7 @@ compare bf16 2e-2 --activations bf16 --kv bf16 --target native -- --weights bf16
 compare odd 1e-4 --activations f32 --kv f32 --target native -- --hidden 100 --head 22 --heads 5 --kv-heads 1 --ffn 77 --weights f16,bf16,f32 --embedding f16 --bias
 compare e4m3 1e-4 --activations f32 --kv f32 --target native -- --weights e4m3,f16 --embedding e4m3 --head 40 --heads 4 --kv-heads 4 --hidden 100
 compare e4m3-bf16 2e-2 --target native -- --weights e4m3,q4_0
+compare e4m3-e4m3 5e-2 --activations e4m3 --target native -- --weights e4m3,bf16,e4m3
 compare mixed 2e-2 --target native -- --weights q8_0,q4_0,int4_g32,int8 --hidden 128 --ffn 192
 # Every fusion left out in turn: the same logits, and more bytes to move (the head's second form saves those of logits, which `explain` counts apart).
 compare fused 1e-4 --activations f32 --kv f32 --target native -- --head-norms
@@ -123,6 +124,7 @@ pages exact-f32 --activations f32 --kv f32 -- --weights int4z_g32,f16 --head 40 
 PAGES="16 64"
 pages exact-bf16 --activations bf16 --kv bf16 -- --weights bf16,q4_0 --embedding bf16
 pages exact-e4m3 -- --weights e4m3,q4_0,bf16 --embedding e4m3
+pages exact-e4m3-e4m3 --activations e4m3 --kv e4m3 -- --weights e4m3,e4m3,bf16
 pages exact-gguf-kv-int8 --kv int8 -- --types q6_k,q4_k,q4_k,q6_k
 pages exact-gguf-k --kv e4m3 -- --types q3_k,q2_k,q5_k
 pages exact-gguf-z --activations int8z -- --types iq4_nl,q5_0,q5_1,q4_1 --untied

@@ -51,6 +51,7 @@ interpreted kquants 1e-2 --kv int8 -- --weights q4_0,q8_0 --hidden 128 --head 64
 equal int8 --activations int8 -- --head-norms
 equal int8z --activations int8z --kv int8 -- --weights q4_0,q8_0,int8,int4_g32 --hidden 128 --ffn 192
 CHIPS=$FLOATS8 interpreted kv-e4m3 1e-2 --kv e4m3 -- --weights q4_0,bf16 --window 40
+CHIPS=sm_80,$FLOATS8 interpreted e4m3 5e-2 --activations e4m3 -- --weights e4m3,e4m3,bf16
 CHIPS=$FLOATS8 equal kv-e4m3-int8 --kv e4m3 --activations int8 -- --head-norms
 "$BUILD/bin/lathe" inspect "$WORK/kv-e4m3-int8.lathe" | grep -q '2 layers.*pages of 32 tokens, 9216 bytes a page' # 2 x 2 x 2 x (32 x 32 + 32 x 4)
 equal f32 --activations f32 --kv f32 -- --weights int4z_g32,f16,e4m3 --softcap 20 --untied --parallel
@@ -64,6 +65,7 @@ model "$CHIPS" pages --page 16 -- # auto with another page
 "$BUILD/test/e2e/ExactnessFuzz" --device emulator "${LATHE_SEED:-1}" "${LATHE_TRIALS:-6}" "$WORK/auto.lathe" "$WORK/pages.lathe"
 "$BUILD/test/e2e/ExactnessFuzz" --device emulator "${LATHE_SEED:-1}" "${LATHE_TRIALS:-2}" "$WORK/floats.lathe"
 "$BUILD/test/e2e/ExactnessFuzz" --device emulator:sm_90a "${LATHE_SEED:-1}" "${LATHE_TRIALS:-2}" "$WORK/kv-e4m3.lathe"
+"$BUILD/test/e2e/ExactnessFuzz" --device emulator:sm_90a "${LATHE_SEED:-1}" "${LATHE_TRIALS:-2}" "$WORK/e4m3.lathe"
 # Every other trial does steps of up to 16 rows by megakernels. The same model on sm_90a, where wgmma makes way; one run of each with the race check.
 model "$CHIPS" mega --megakernel -- --head-norms
 "$BUILD/test/e2e/ExactnessFuzz" --device emulator+megakernel "${LATHE_SEED:-1}" "${LATHE_TRIALS:-4}" "$WORK/mega.lathe" | tee "$WORK/mega.log"

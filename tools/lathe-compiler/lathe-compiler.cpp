@@ -30,7 +30,7 @@ cl::opt<std::string> target("target", cl::init("x86"), cl::value_desc("x86|nativ
 cl::opt<std::string> quantize("quantize", cl::init("none"), cl::desc("round weights to nearest: none (default), int8, int4-g32, int4-g64, int4-g128, int4z-g32, int4z-g64, int4z-g128, e4m3"), cl::sub(compileCommand), cl::cat(category));
 cl::list<std::string> quantizeSkip("quantize-skip", cl::value_desc("REGEX"), cl::desc("with --quantize: weights of such names, as --compile-to=import prints them, stay as they are; may be repeated"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<std::string> kv("kv", cl::init("f16"), cl::desc("KV cache format: f32, f16 (default), bf16, int8, e4m3 (x86, and GPUs from sm_89)"), cl::sub(compileCommand), cl::cat(category));
-cl::opt<std::string> activations("activations", cl::init("auto"), cl::desc("how activations enter matmuls: auto (default), int8, int8z, bf16, f32"), cl::sub(compileCommand), cl::cat(category));
+cl::opt<std::string> activations("activations", cl::init("auto"), cl::desc("how activations enter matmuls: auto (default), int8, int8z, e4m3, bf16, f32"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<int64_t> page("page", cl::init(32), cl::desc("tokens per KV page: a multiple of 16 up to 1024 (default 32)"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<int64_t> maxSeq("max-seq", cl::init(0), cl::desc("longest sequence (default: the model's own)"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<int64_t> maxRows("max-rows", cl::init(512), cl::desc("token rows of one step (default 512)"), cl::sub(compileCommand), cl::cat(category));

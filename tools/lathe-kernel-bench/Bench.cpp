@@ -30,7 +30,7 @@ namespace {
 const char *const typeNames[] = {"f32",  "f16",      "bf16",     "q4_0",      "q4_1",      "q5_0",      "q5_1",
                                  "q8_0", "q2_k",     "q3_k",     "q4_k",      "q5_k",      "q6_k",      "iq4_nl",
                                  "int8", "int4_g32", "int4_g64", "int4_g128", "int4z_g32", "int4z_g64", "int4z_g128", "e4m3"};
-const char *const actNames[] = {"f32", "bf16", "int8", "int8z"};
+const char *const actNames[] = {"f32", "bf16", "int8", "int8z", "e4m3"};
 
 struct Options {
   std::vector<std::string> types{"q4_0"}, shapes{"2048x2048"}, acts{"int8"};

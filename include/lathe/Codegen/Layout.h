@@ -8,8 +8,8 @@
 
 namespace lathe::codegen {
 
-/// What a matmul reads along K. int8: symmetric, groups of 32; int8z: with an offset a group.
-enum class ActFormat { f32, bf16, int8, int8z };
+/// What a matmul reads along K. int8: symmetric, groups of 32; int8z: with an offset a group; e4m3: 8-bit floats with a scale a group.
+enum class ActFormat { f32, bf16, int8, int8z, e4m3 };
 /// How K and V are kept. int8, e4m3: bytes times one float32 scale a token and head.
 enum class KVFormat { f32, f16, bf16, int8, e4m3 };
 
@@ -55,7 +55,7 @@ constexpr ActivationLayout activationLayout(int64_t k, ActFormat format, bool ha
   ActivationLayout l;
   int64_t g = l.groups = (k + 31) / 32;
   l.sums = halves ? 3 : 1;
-  if (format == ActFormat::f32 || format == ActFormat::bf16) {
+  if (!isInt8(format)) { // e4m3: the numbers that the codes stand for
     l.blockBytes = 2048 * g;
     return l;
   }

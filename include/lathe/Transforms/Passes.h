@@ -17,7 +17,7 @@ struct LLMPipelineOptions : mlir::PassPipelineOptions<LLMPipelineOptions> {
   Option<std::string> quantize{*this, "quantize", llvm::cl::desc("storage that weights are rounded to; empty: as the file has them"), llvm::cl::init("")};
   Option<bool> asymmetric{*this, "asymmetric", llvm::cl::desc("int4 with a minimum per group"), llvm::cl::init(false)};
   ListOption<std::string> skip{*this, "skip", llvm::cl::desc("regular expressions of weights that quantize leaves")};
-  Option<std::string> activations{*this, "activations", llvm::cl::desc("auto, int8, int8z, bf16 or f32"), llvm::cl::init("auto")};
+  Option<std::string> activations{*this, "activations", llvm::cl::desc("auto, int8, int8z, e4m3, bf16 or f32"), llvm::cl::init("auto")};
   Option<std::string> key{*this, "key", llvm::cl::desc("format of K: f32, f16, bf16 or int8"), llvm::cl::init("f16")};
   Option<std::string> value{*this, "value", llvm::cl::desc("format of V: f32, f16, bf16 or int8"), llvm::cl::init("f16")};
   Option<int64_t> page{*this, "page", llvm::cl::desc("tokens per KV page; 0: not paged"), llvm::cl::init(32)};

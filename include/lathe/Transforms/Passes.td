@@ -66,12 +66,12 @@ def LLMSetActivationsPass : LLM_Pass<"llm-set-activations", "::mlir::func::FuncO
   let description = [{
     Puts an `llm.quantize` before every linear whose input is float32 rows; linears of one input share it. With `auto`, linears with integer weights get int8, or int8z when
     they are reached behind `llm.select_rows` only (the head); bf16 and e4m3 weights get bf16; f32 and f16 weights get f32. int8 and int8z
-    need integer weights: other linears get what `auto` says.
+    need integer weights: other linears get what `auto` says. e4m3 needs e4m3 weights: other linears get bf16.
 
     Before: `%y = llm.linear %x, %w : ...`.
     After: `%q = llm.quantize %x : ... -> tensor<?x64x!llm.act<int8>>`, `%y = llm.linear %q, %w : ...`.
   }];
-  let options = [Option<"format", "format", "std::string", "\"auto\"", "auto, int8, int8z, bf16 or f32">];
+  let options = [Option<"format", "format", "std::string", "\"auto\"", "auto, int8, int8z, e4m3, bf16 or f32">];
   let statistics = [Statistic<"numQuantize", "quantize", "llm.quantize ops made">, Statistic<"numLinears", "linears", "linears rewired">];
 }
 

@@ -1,7 +1,7 @@
 //===- Activations.cpp - quantization into the activation planes ------------===//
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
-#include "Emitter.h"
+#include "Common/KernelTools.h"
 
 namespace lathe::codegen {
 
@@ -23,6 +23,11 @@ void storeActivations(Emitter &e, const ActivationLayout &l, ActFormat format, c
     e.st(e.bf16Bits(x0), p, 0, 32);
     e.st(e.bf16Bits(x1), p, 32, 32);
     return;
+  }
+  if (format == ActFormat::e4m3) { // rounded to what the codes of a GPU and their scale stand for
+    Value amax = e.treeMax(e.fmax(e.fabs(x0), e.fabs(x1))), some = e.fcmp(arith::CmpFPredicate::OGE, amax, e.cf(1e-30f));
+    Value scale = e.splat(e.fmul(amax, e.cf(1.0f / 448))), inv = e.splat(e.select(some, e.fdiv(e.cf(448), amax), e.cf(0)));
+    for (Value *x : {&x0, &x1}) *x = e.fmul(fromE4m3(e, e.zext(e.i32, toStored(e, e.fmul(*x, inv), KVFormat::e4m3)), 0), scale);
   }
   if (!isInt8(format)) {
     Value p = e.at(at.block, index, 128);

@@ -31,7 +31,7 @@ enum class Feature : uint32_t {
 struct Chip {
   const char *name;           ///< as ptxas and LLVM spell it: "sm_90a"
   artifact::Variant variant;  ///< of its sections in an artifact
-  int ptxVersion;             ///< 10 * major + minor: the lowest that has every feature we use (a driver's JIT limits it)
+  int ptxVersion;             ///< 10 * major + minor: the lowest that has what most kernels use (a driver's JIT limits it); mma.sync of 8-bit floats raises it (Lower.cpp)
   int computeMajor, computeMinor; ///< of the devices that run it
   bool thisChipOnly;          ///< code runs on this compute capability alone, not on later ones
   int sharedBytes;            ///< a block can have, with the opt-in

@@ -196,6 +196,11 @@ void GpuEmitter::storeGroup(Value buffer, const ActLayout &l, ActFormat format, 
     Value half = butterfly(v, 8, op), other = shuffleXor(half, 16);
     return Values{op(half, other), half, other}; // lane 0 holds the first half
   };
+  if (format == ActFormat::e4m3) {
+    Value amax = warpMax(fabs(x)), some = fcmp(arith::CmpFPredicate::OGE, amax, cf(1e-30f));
+    storeElement(fmul(x, select(some, fdiv(cf(448), amax), cf(0))), element, KVFormat::e4m3);
+    return when(first, [&] { st(fmul(amax, cf(1.0f / 448)), plane(l.scale, 1, 0), 0, 4); });
+  }
   if (!isInt8(format)) {
     if (format == ActFormat::f32) return st(x, element, 0, 4);
     Value rounded = roundBf16(x);
@@ -246,7 +251,7 @@ Value GpuEmitter::loadElement(Value p, KVFormat f, Value scale) {
 
 void GpuEmitter::storeElement(Value x, Value p, KVFormat f) {
   // The instruction converts two values, the second one into the low byte.
-  Value v = f == KVFormat::e4m3 ? trunc(i8, intrinsic("llvm.nvvm.ff.to.e4m3x2.rn", i16, {cf(0), x})) : toStored(*this, x, f);
+  Value v = f == KVFormat::e4m3 && chip.has(Feature::fp8) ? trunc(i8, intrinsic("llvm.nvvm.ff.to.e4m3x2.rn", i16, {cf(0), x})) : toStored(*this, x, f);
   st(v, p, 0, unsigned(elementBytes(f)));
 }
 

@@ -101,6 +101,12 @@ static void optimize(llvm::Module &m, llvm::TargetMachine &tm) {
   pb.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3).run(m, mam);
 }
 
+/// The version of PTX that |m| needs on |chip|: mma.sync of 8-bit floats came with 8.4, later than what else such chips are used for.
+static int versionFor(const llvm::Module &m, const Chip &chip) {
+  bool floats8 = llvm::any_of(m, [](const llvm::Function &f) { return f.getName().starts_with("llvm.nvvm.mma.") && f.getName().contains("e4m3"); });
+  return floats8 ? std::max(chip.ptxVersion, 84) : chip.ptxVersion;
+}
+
 Result<std::string> lowerToPtx(ModuleOp module, const Chip &chip, llvm::function_ref<Status(llvm::Module &)> link) {
   static const bool initialized = [] {
     LLVMInitializeNVPTXTargetInfo();
@@ -131,16 +137,19 @@ Result<std::string> lowerToPtx(ModuleOp module, const Chip &chip, llvm::function
   if (!m) return fail(StatusCode::internal, "translation failed");
 
   llvm::Triple triple("nvptx64-nvidia-cuda");
-  std::string error, features = "+ptx" + std::to_string(chip.ptxVersion);
+  std::string error;
   const llvm::Target *t = llvm::TargetRegistry::lookupTarget(triple, error);
   if (!t) return fail(StatusCode::internal, error.c_str());
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
-  std::unique_ptr<llvm::TargetMachine> tm(
-      t->createTargetMachine(triple, chip.name, features, options, std::nullopt, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+  auto machine = [&](int version) {
+    return std::unique_ptr<llvm::TargetMachine>(t->createTargetMachine(triple, chip.name, "+ptx" + std::to_string(version), options, std::nullopt, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+  };
+  std::unique_ptr<llvm::TargetMachine> tm = machine(chip.ptxVersion);
   m->setTargetTriple(triple);
   m->setDataLayout(tm->createDataLayout());
   if (link) LATHE_RETURN_IF_ERROR(link(*m));
+  if (int version = versionFor(*m, chip); version != chip.ptxVersion) tm = machine(version);
   optimize(*m, *tm);
   llvm::SmallString<0> out;
   llvm::raw_svector_ostream os(out);
@@ -148,6 +157,16 @@ Result<std::string> lowerToPtx(ModuleOp module, const Chip &chip, llvm::function
   if (tm->addPassesToEmitFile(pm, os, nullptr, llvm::CodeGenFileType::AssemblyFile)) return fail(StatusCode::internal, "no PTX writer");
   pm.run(*m);
   return std::string(out);
+}
+
+/// 10 * major + minor of a module's text.
+static int versionOf(llvm::StringRef ptx) {
+  int major = 0, minor = 0;
+  llvm::StringRef rest = ptx.substr(ptx.find(".version")).drop_front(8).ltrim();
+  rest.consumeInteger(10, major);
+  rest.consume_front(".");
+  rest.consumeInteger(10, minor);
+  return 10 * major + minor;
 }
 
 /// The text behind version, target and address size, which all modules share.
@@ -170,7 +189,9 @@ Result<std::string> buildPtx(ArrayRef<PtxJob> jobs, const Chip &chip, unsigned t
                                              {[&](size_t i) -> llvm::StringRef { return jobs[i].symbol; },
                                               [&](size_t i, ModuleOp module) { return jobs[i].emit(module, jobs[i].symbol, chip); },
                                               [&](ModuleOp module) { return lowerToPtx(module, chip); }}));
-  std::string all = ".version " + std::to_string(chip.ptxVersion / 10) + "." + std::to_string(chip.ptxVersion % 10) + "\n.target " +
+  int version = chip.ptxVersion;
+  for (const std::string &text : texts) version = std::max(version, versionOf(text));
+  std::string all = ".version " + std::to_string(version / 10) + "." + std::to_string(version % 10) + "\n.target " +
                     chip.name + "\n.address_size 64\n";
   for (auto [text, job] : llvm::zip(texts, jobs)) all += withLayers(bodyOf(text), job.layers);
   return all;

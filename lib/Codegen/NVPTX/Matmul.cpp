@@ -4,7 +4,7 @@
 // Weights are the A operand (16 rows a warp), tokens the n dimension (8 a tile), so a row's bits cannot depend on the rows beside
 // it, and one instruction family serves every row count. Integer activations: exact dot products of a group, then the
 // float steps of docs/exactness.md one by one, the bits of every other target. bf16 activations: docs/exactness.md,
-// "GPU". f32 activations: one thread an output, the order of x86.
+// "GPU". e4m3 activations: a product of a group's 8-bit floats, which its scale multiplies into float32. f32 activations: one thread an output, the order of x86.
 //===----------------------------------------------------------------------===//
 #include "NVPTX/MatmulEmitter.h"
 #include "NVPTX/Wgmma.h"
@@ -36,6 +36,7 @@ struct Matmul : MatmulEmitter {
   /// acc: [token tile][row of the pair][token of the pair].
   void compute(const Group &r, Values &acc) {
     if (isInt8(p.act)) return computeInts(r, acc);
+    if (p.act == ActFormat::e4m3) return computeFloats8(r, acc);
     Values zeros(4, cf(0));
     constexpr const char *shape = "m16n8k16.row.col.bf16";
     if (w.floatBytes) { // one chain of mma over all of K
@@ -67,6 +68,21 @@ struct Matmul : MatmulEmitter {
           y = w.rowScale ? fadd(y, sums[h][i]) : fma(sums[h][i], r.scales.ws[2 * h + i / 2], y);
           if (w.min) y = fma(r.scales.m[2 * h + i / 2], r.meta[n][2 * h + i % 2], y);
         }
+    }
+  }
+
+  /// acc += scale * product of a group. A chip without products of 8-bit floats takes the same numbers as bf16, in two steps.
+  void computeFloats8(const Group &r, Values &acc) {
+    Values codes = q.codes(r.raw), levels;
+    const bool native = chip.has(Feature::fp8);
+    if (!native)
+      for (Value c : codes) levels.append(q.levels(c));
+    for (int64_t n = 0; n < tokens; ++n) {
+      Values sum(4, cf(0));
+      if (native) sum = mma("m16n8k32.row.col.f32.e4m3.e4m3.f32", codes, r.x[n], sum);
+      for (int64_t step = 0; step < 2 && !native; ++step)
+        sum = mma("m16n8k16.row.col.bf16", {levels[4 * step], levels[4 * step + 2], levels[4 * step + 1], levels[4 * step + 3]}, q.levels(r.x[n][step]), sum);
+      for (int64_t i = 0; i < 4; ++i) acc[4 * n + i] = fma(sum[i], r.meta[n][i % 2], acc[4 * n + i]);
     }
   }
 
@@ -243,6 +259,7 @@ LogicalResult verify(ModuleOp module, StringRef symbol, const MmaParams &p) {
     return fail("k = " + Twine(p.k) + " is too large for one tile");
   if (p.epilogue == MatmulParams::argmax) return fail("unsupported: an argmax epilogue on a GPU");
   if (w.isFloat() && isInt8(p.act)) return fail("expected f32 or bf16 activations for float weights, found int8");
+  if (p.act == ActFormat::e4m3 && !w.e4m3) return fail("expected e4m3 weights for e4m3 activations");
   if (w.subK == 16 && (isInt8(p.act) || (w.min && p.act == ActFormat::bf16)) && !p.halves) return fail("expected activations with half sums for scales of 16 k");
   if (p.epilogue == MatmulParams::gateUp) {
     if (p.n % 64) return fail("expected a multiple of 64 weight rows for a gate/up epilogue, found " + Twine(p.n));
@@ -251,7 +268,7 @@ LogicalResult verify(ModuleOp module, StringRef symbol, const MmaParams &p) {
     return fail("expected an output stride of at least " + Twine(p.n) + ", found " + Twine(p.outStride));
   if (p.wgmma) return verifyWgmma(module, symbol, p);
   if (p.rowTile != 8 && p.rowTile != 16 && p.rowTile != 32) return fail("expected a row tile of 8, 16 or 32, found " + Twine(p.rowTile));
-  int64_t most = p.act != ActFormat::bf16 ? 1 : p.epilogue == MatmulParams::gateUp ? 4 : 8;
+  int64_t most = !sumsInHardware(p.act) ? 1 : p.epilogue == MatmulParams::gateUp ? 4 : 8;
   if (p.kSegments < 1 || p.kSegments > most || !llvm::isPowerOf2_64(p.kSegments))
     return fail("expected a power of two of 1 to " + Twine(most) + " segments of K, found " + Twine(p.kSegments));
   return success();
@@ -274,7 +291,7 @@ LogicalResult emitMatmul(ModuleOp module, StringRef symbol, const MmaParams &p, 
 int64_t segmentsOfK(const MatmulParams &p) {
   // A GPU of 132 multiprocessors with 16 warps each reads memory at full speed. Integer and f32 activations keep x86's bits.
   constexpr int64_t enoughWarps = 2048, fewestGroups = 8;
-  if (p.act != ActFormat::bf16) return 1;
+  if (!sumsInHardware(p.act)) return 1;
   int64_t tiles = (p.n + 15) / 16, segments = 1, most = p.epilogue == MatmulParams::gateUp ? 4 : 8;
   while (segments < most && tiles * segments < enoughWarps && (p.k + 31) / 32 >= 2 * segments * fewestGroups) segments *= 2;
   return segments;

@@ -72,7 +72,7 @@ struct MatmulEmitter : GpuEmitter {
     for (int64_t n = 0; n < tokens; ++n) {
       Value base = gep(tokenBlock(x, n), at);
       Values b;
-      if (isInt8(p.act)) {
+      if (a.elementBytes == 1) {
         b = {ld(i32, base, 0, 4), ld(i32, base, 16, 4)};
       } else if (wgmmaOrder()) { // a word of each of the four pieces of the row, which Layout.h says the places of
         Value row = gep(tokenBlock(x, n), shl(add(shl(g, 3), token), 6)), turn = andc(shru(token, 1), 3);
@@ -98,7 +98,7 @@ struct MatmulEmitter : GpuEmitter {
       Value index = add(shl(sums == 1 ? g : addc(mulc(g, sums), h), 3), shl(t, 1));
       m.append(pairAt(gepc(gep(x, shl(index, 2)), offset), type));
     };
-    if (isInt8(p.act)) {
+    if (a.elementBytes == 1) {
       plane(a.scale, 1, 0, f32);
       if (w.zero && !q.signedCodes())
         for (int64_t h = 0; h < parts(); ++h) plane(a.isum, a.sums, sumOf(h), i32);

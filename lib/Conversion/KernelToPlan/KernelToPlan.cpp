@@ -40,7 +40,7 @@ public:
   LogicalResult run() {
     steps.function = step;
     drafts.function = draft;
-    bf16Activations = onlyBf16(step) && (!draft || onlyBf16(draft));
+    hardwareSums = sumsInHardware(step) && (!draft || sumsInHardware(draft));
     if (failed(number(steps, 0)) || (draft && failed(number(drafts, steps.end + 1)))) return failure();
     kernel::OutputOp output = steps.output;
     int64_t stride = output.getLogits().getType().getStride();
@@ -211,12 +211,12 @@ private:
     return sizes;
   }
 
-  /// Whether every matmul of |function| reads bf16. Others promise the bits of x86 (docs/exactness.md, "GPU"), and attention is part of that.
-  static bool onlyBf16(func::FuncOp function) {
+  /// Whether every matmul of |function| reads bf16 or e4m3. Others promise the bits of x86 (docs/exactness.md, "GPU"), and attention is part of that.
+  static bool sumsInHardware(func::FuncOp function) {
     return !function
                 .walk([](Operation *op) {
                   for (Type type : op->getResultTypes())
-                    if (auto act = dyn_cast<kernel::ActType>(type); act && ActFormat(act.getFormat()) != ActFormat::bf16) return WalkResult::interrupt();
+                    if (auto act = dyn_cast<kernel::ActType>(type); act && !nvptx::sumsInHardware(ActFormat(act.getFormat()))) return WalkResult::interrupt();
                   return WalkResult::advance();
                 })
                 .wasInterrupted();
@@ -667,7 +667,7 @@ private:
       p.quantize = true;
       setAct(p, op.getResult().getType());
     }
-    if (options.gpu && bf16Activations && nvptx::hasMmaAttention(p.k) && nvptx::hasMmaAttention(p.v)) return planAttention(op, nvptx::MmaAttentionParams{p}, "mma_attention");
+    if (options.gpu && hardwareSums && nvptx::hasMmaAttention(p.k) && nvptx::hasMmaAttention(p.v)) return planAttention(op, nvptx::MmaAttentionParams{p}, "mma_attention");
     return planAttention(op, p, "attention");
   }
 
@@ -757,7 +757,7 @@ private:
   int64_t maxOutRows = 16;
   int64_t rowTile = 8; ///< GPU: of the bucket's matmuls
   bool split = false;
-  bool bf16Activations = false;
+  bool hardwareSums = false;
 };
 
 struct KernelToPlanPass : lathe::impl::KernelToPlanPassBase<KernelToPlanPass> {

@@ -1,15 +1,18 @@
 // RUN: lathe-opt %s -llm-set-activations | FileCheck %s
 // RUN: lathe-opt %s -pass-pipeline='builtin.module(func.func(llm-set-activations{format=bf16}))' | FileCheck %s --check-prefix=BF16
 // RUN: lathe-opt %s -pass-pipeline='builtin.module(func.func(llm-set-activations{format=int8z}))' -remarks-filter=".*" -remark-format=emitRemark 2>&1 | FileCheck %s --check-prefix=INT8Z
+// RUN: lathe-opt %s -pass-pipeline='builtin.module(func.func(llm-set-activations{format=e4m3}))' -remarks-filter=".*" -remark-format=emitRemark 2>%t.remarks | FileCheck %s --check-prefix=E4M3
+// RUN: FileCheck %s --check-prefix=REMARK < %t.remarks
 // RUN: not lathe-opt %s -pass-pipeline='builtin.module(func.func(llm-set-activations{format=int7}))' 2>&1 | FileCheck %s --check-prefix=ERROR
 // With float32 nothing changes; a rounding changes a little.
 // RUN: lathe-interp %s --tokens 1,2,3 > %t.before
 // RUN: lathe-opt %s -pass-pipeline='builtin.module(func.func(llm-set-activations{format=f32}))' | lathe-interp - --tokens 1,2,3 | diff %t.before -
 // RUN: lathe-opt %s -llm-set-activations | lathe-interp - --tokens 1,2,3 | not diff -q %t.before -
+// RUN: lathe-opt %s -pass-pipeline='builtin.module(func.func(llm-set-activations{format=e4m3}))' | lathe-interp - --tokens 1,2,3 | not diff -q %t.before -
 // Done twice it does nothing.
 // RUN: lathe-opt %s -llm-set-activations > %t.once && lathe-opt %t.once -llm-set-activations | diff %t.once -
 
-// ERROR: error: llm-set-activations: expected format auto, int8, int8z, bf16 or f32, found 'int7'
+// ERROR: error: llm-set-activations: expected format auto, int8, int8z, e4m3, bf16 or f32, found 'int7'
 
 llm.param @e : tensor<8x64xf32> = #llm.synthetic<1, f32, [8, 64]>
 llm.param @wi : tensor<64x64x!llm.q<q8_0>> = #llm.synthetic<2, q8_0, [64, 64]>
@@ -32,6 +35,16 @@ func.func @fused(%x: tensor<?x64xf32>, %w: tensor<64x64xf32>) -> tensor<?x64xf32
 
 // CHECK-LABEL: func.func @step
 // BF16-LABEL: func.func @step
+// Only weights of 8-bit floats are multiplied with activations of theirs.
+// REMARK: remark: {{.*}}llm.linear{{.*}}e4m3 activations need e4m3 weights
+// E4M3-LABEL: func.func @step
+// E4M3: %[[B:.*]] = llm.quantize %{{.*}} -> tensor<?x64x!llm.act<bf16>>
+// E4M3-NEXT: llm.linear %[[B]]
+// E4M3-NEXT: llm.linear %[[B]]
+// E4M3-NEXT: llm.linear %[[B]]
+// E4M3-NEXT: %[[Q:.*]] = llm.quantize %{{.*}} -> tensor<?x64x!llm.act<e4m3>>
+// E4M3-NEXT: llm.linear %[[Q]]
+// E4M3-NEXT: llm.linear %[[B]]
 func.func @step(%b: !llm.batch, %kv: !llm.kv) -> (tensor<?x8xf32>, !llm.kv) {
   %e = llm.weight @e : tensor<8x64xf32>
   %wi = llm.weight @wi : tensor<64x64x!llm.q<q8_0>>

@@ -167,7 +167,7 @@ TEST(Attention, QuantizedOutputIsTheQuantizationOfTheRows) {
   std::vector<KernelJob> jobs;
   AttentionParams base = shape(6, 2, 64, 64, KVFormat::f16, KVFormat::f16, 16);
   int i = 0;
-  for (ActFormat f : {ActFormat::int8, ActFormat::int8z, ActFormat::bf16, ActFormat::f32}) {
+  for (ActFormat f : {ActFormat::int8, ActFormat::int8z, ActFormat::bf16, ActFormat::f32, ActFormat::e4m3}) {
     AttentionParams p = base;
     p.quantize = true, p.act = f, p.halves = f == ActFormat::int8z;
     jobs.push_back(job("k" + std::to_string(i++), p, emitAttention));
@@ -179,7 +179,7 @@ TEST(Attention, QuantizedOutputIsTheQuantizationOfTheRows) {
     std::memcpy(q.data(), s.q.data(), q.size());
     std::memcpy(pool.data(), s.cache.bytes.data(), pool.size());
     i = 0;
-    for (ActFormat f : {ActFormat::int8, ActFormat::int8z, ActFormat::bf16, ActFormat::f32}) {
+    for (ActFormat f : {ActFormat::int8, ActFormat::int8z, ActFormat::bf16, ActFormat::f32, ActFormat::e4m3}) {
       bool halves = f == ActFormat::int8z;
       int64_t k = base.qHeads * base.valueDim, block = attentionRowBlock(base);
       Buffer out(size_t(activationBytes(s.rows, k, f, halves)), 0xcd), expected(out.size(), 0xcd);

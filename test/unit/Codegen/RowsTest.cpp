@@ -9,14 +9,14 @@ using namespace lathe::codegen::test;
 
 namespace {
 
-const ActFormat formats[] = {ActFormat::f32, ActFormat::bf16, ActFormat::int8, ActFormat::int8z};
+const ActFormat formats[] = {ActFormat::f32, ActFormat::bf16, ActFormat::int8, ActFormat::int8z, ActFormat::e4m3};
 
 TEST(Norm, MatchesTheModelBitForBit) {
   std::vector<NormParams> grid;
   for (int64_t k : fullGrid() ? std::vector<int64_t>{1, 15, 16, 17, 31, 32, 33, 64, 100, 576, 577, 2048, 4095}
                               : std::vector<int64_t>{7, 33, 576, 100})
     for (bool layer : {false, true})
-      for (int out = 0; out < 6; ++out) {
+      for (int out = 0; out < 7; ++out) {
         NormParams p;
         p.k = k;
         p.inStride = rowStride(k) + (out % 2 ? 0 : 32);

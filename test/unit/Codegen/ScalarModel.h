@@ -96,8 +96,8 @@ inline float tree(std::vector<float> v) {
 
 //===-- activations ------------------------------------------------------------------------------===//
 struct Group {
-  float x[32]; ///< f32 and bf16
-  int32_t q[32];
+  float x[32]; ///< f32, bf16, e4m3: what is multiplied
+  int32_t q[32]; ///< int8; e4m3: the codes
   float scale = 0, offset = 0;
   int32_t sum[3] = {}; ///< whole, first half, second half
   float fsum[3] = {};
@@ -109,6 +109,17 @@ inline Group quantize(const float *v, ActFormat format) {
   if (format == ActFormat::bf16)
     for (float &x : g.x)
       x = bf16(x);
+  if (format == ActFormat::e4m3) {
+    float amax = 0;
+    for (int i = 0; i < 32; ++i)
+      amax = std::max(amax, std::fabs(v[i]));
+    g.scale = amax * (1.0f / 448);
+    float inv = amax >= 1e-30f ? 448 / amax : 0;
+    for (int i = 0; i < 32; ++i) {
+      g.q[i] = toE4m3(v[i] * inv);
+      g.x[i] = (g.q[i] & 0x80 ? -e4m3(g.q[i] & 0x7f) : e4m3(g.q[i])) * g.scale;
+    }
+  }
   if (!isInt8(format)) return g;
   if (format == ActFormat::int8) {
     float amax = 0;

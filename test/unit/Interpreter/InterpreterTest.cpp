@@ -182,6 +182,16 @@ TEST(InterpreterKernels, E4M3EntriesKeepTheErrorTheyPromise) {
   EXPECT_EQ(y, std::vector<float>(64));
 }
 
+TEST(InterpreterKernels, E4M3ActivationsHaveAScaleForEach32Columns) {
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal;
+  std::vector<float> x(100), y(100), alone(100);
+  for (int i = 0; i < 100; ++i) x[i] = normal(random) * (i < 32 ? 1000.0f : 1.0f);
+  interp::roundActivations(interp::Act::e4m3, x.data(), 100, y.data());
+  for (int g = 0; g < 100; g += 32) interp::roundEntry(interp::Store::e4m3, x.data() + g, std::min(32, 100 - g), alone.data() + g);
+  EXPECT_EQ(y, alone); // whose error is looked at above
+}
+
 TEST(InterpreterKernels, ActivationsKeepTheErrorTheyPromise) {
   std::mt19937 random(1);
   std::normal_distribution<float> normal;

@@ -183,6 +183,7 @@ TEST(Budget, NoKernelCostsMoreThanItDid) {
     return jobs;
   };
   std::vector<Case> cases = allCases(), floats8 = cacheCases({{"e4m3", KVFormat::e4m3}}), hopper = wgmmaCases();
+  floats8.push_back(matmul("matmul_e4m3_e4m3", StorageType::e4m3, ActFormat::e4m3, 1));
   for (Case &c : cacheCases({{"f16", KVFormat::f16}, {"bf16", KVFormat::bf16}, {"int8", KVFormat::int8}})) cases.push_back(std::move(c));
   Machine oldest(jobsOf(cases), chips().front()), later(jobsOf(floats8), *fp8Chips().front()), newer(jobsOf(hopper), *findChip("sm_90a"));
   ASSERT_TRUE(oldest && later && newer);

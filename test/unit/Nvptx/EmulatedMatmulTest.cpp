@@ -34,7 +34,7 @@ TEST(EmulatedMatmul, IntegerAndFloat32ActivationsHaveTheModelsBits) {
   for (StorageType type : allTypes)
     for (ActFormat act : allActs) {
       PackedLayout l = packedLayout(type);
-      if (act == ActFormat::bf16 || (l.isFloat() && isInt8(act))) continue;
+      if (sumsInHardware(act) || (l.isFloat() && isInt8(act))) continue;
       if (!fullGrid() && act == ActFormat::f32 && int(type) % 4 && !l.e4m3) continue;
       // One whole block and a rest of a group and a half; n in more tiles than a block has.
       MmaParams p = shape(type, act, act == ActFormat::int8 ? 88 : 32, l.blockK + 52);
@@ -55,21 +55,14 @@ TEST(EmulatedMatmul, IntegerAndFloat32ActivationsHaveTheModelsBits) {
   }
 }
 
-TEST(EmulatedMatmul, Bf16ActivationsAreCloseToFloat64AndDoNotDependOnTheBatch) {
-  std::vector<Case> cases;
-  for (StorageType type : allTypes) {
-    int64_t segments = int64_t(1) << int(type) % 4; // of four groups, some of none; the last has two groups more
-    MmaParams p = shape(type, ActFormat::bf16, 48, segments > 1 ? 564 : packedLayout(type).blockK + 52);
-    p.bias = int(type) % 2, p.residual = int(type) % 3 == 0, p.kSegments = segments;
-    cases.push_back({p, "k" + std::to_string(cases.size())});
-  }
+void areCloseToFloat64AndDoNotDependOnTheBatch(std::vector<Case> cases, const std::vector<const Chip *> &chips) {
   std::vector<PtxJob> jobs;
   for (Case &c : cases)
     for (int64_t tile : {8, 16, 32}) {
       c.p.rowTile = tile;
       jobs.push_back(job(c.name + "_" + std::to_string(tile), c.p, nvptx::emitMatmul));
     }
-  for (const Chip *chip : emulatedChips()) {
+  for (const Chip *chip : chips) {
     Machine machine(jobs, *chip);
     ASSERT_TRUE(machine);
     for (size_t i = 0; i < cases.size(); ++i) {
@@ -86,13 +79,60 @@ TEST(EmulatedMatmul, Bf16ActivationsAreCloseToFloat64AndDoNotDependOnTheBatch) {
           auto [want, size] = t.real(r, n);
           // Sums of an mma are rounded by up to 2 units of float32 of their largest term (docs/exactness.md), then one
           // or two fma a group.
-          ASSERT_NEAR(all.as<float>()[r * p.outStride + n], want, 1e-6 * size + 1e-6) << "row " << r << " output " << n;
+          double lost = p.act == ActFormat::e4m3 && chip->has(Feature::fp8) ? t.lostBy14Bits(r, n) : 0;
+          ASSERT_NEAR(all.as<float>()[r * p.outStride + n], want, 1e-6 * size + 1e-6 + lost) << "row " << r << " output " << n;
         }
       for (auto [tile, rows] : {std::pair<int64_t, int64_t>{16, 21}, {32, 21}, {8, 3}, {32, 3}}) {
         Buffer some = run(tile, rows);
         ASSERT_TRUE(sameBytes(some.data(), all.data(), size_t(rows * p.outStride * 4))) << "tile " << tile << ", " << rows << " rows";
       }
     }
+  }
+}
+
+TEST(EmulatedMatmul, Bf16ActivationsAreCloseToFloat64AndDoNotDependOnTheBatch) {
+  std::vector<Case> cases;
+  for (StorageType type : allTypes) {
+    int64_t segments = int64_t(1) << int(type) % 4; // of four groups, some of none; the last has two groups more
+    MmaParams p = shape(type, ActFormat::bf16, 48, segments > 1 ? 564 : packedLayout(type).blockK + 52);
+    p.bias = int(type) % 2, p.residual = int(type) % 3 == 0, p.kSegments = segments;
+    cases.push_back({p, "k" + std::to_string(cases.size())});
+  }
+  areCloseToFloat64AndDoNotDependOnTheBatch(std::move(cases), emulatedChips());
+}
+
+/// By mma.sync of 8-bit floats, and on chips without by that of bf16 on the same numbers.
+TEST(EmulatedMatmul, E4m3ActivationsAreCloseToFloat64AndDoNotDependOnTheBatch) {
+  std::vector<Case> cases;
+  for (int64_t segments : {1, 4}) {
+    MmaParams p = shape(StorageType::e4m3, ActFormat::e4m3, 48, segments > 1 ? 564 : 116);
+    p.bias = segments == 1, p.residual = segments == 4, p.kSegments = segments;
+    cases.push_back({p, "k" + std::to_string(segments)});
+  }
+  std::vector<const Chip *> chips = fp8Chips();
+  chips.push_back(emulatedChips().front());
+  ASSERT_NE(chips.front()->has(Feature::fp8), chips.back()->has(Feature::fp8));
+  areCloseToFloat64AndDoNotDependOnTheBatch(std::move(cases), chips);
+}
+
+/// The same kernel with an operand read as the other 8-bit float is far from float64.
+TEST(EmulatedMatmul, MutantsOfE4m3ProductsAreFarFromFloat64) {
+  MmaParams p = shape(StorageType::e4m3, ActFormat::e4m3, 16, 64);
+  for (const char *types : {"e4m3.e4m3", "e5m2.e4m3", "e4m3.e5m2"}) {
+    SCOPED_TRACE(types);
+    int64_t changed = 0;
+    auto mutate = [&](std::string &ptx) {
+      for (size_t at = 0; (at = ptx.find(".f32.e4m3.e4m3.f32", at)) != std::string::npos; ++at, ++changed) ptx.replace(at + 5, 9, types);
+    };
+    Machine machine({job("k", p, nvptx::emitMatmul)}, *fp8Chips().front(), mutate);
+    ASSERT_TRUE(machine);
+    ASSERT_GT(changed, 0);
+    Problem t(p, 3, 1);
+    Buffer out = t.run(machine, "k", p, 3);
+    bool near = true;
+    for (int64_t r = 0; r < 3; ++r)
+      for (int64_t n = 0; n < p.n; ++n) near &= std::fabs(out.as<float>()[r * p.outStride + n] - t.real(r, n).first) <= t.lostBy14Bits(r, n) + 1e-6; // NaN is not
+    EXPECT_EQ(near, std::string(types) == "e4m3.e4m3");
   }
 }
 
@@ -173,6 +213,7 @@ TEST(EmulatedMatmul, SegmentsFollowTheShapeOfTheWeight) {
   EXPECT_EQ(segments(4096, 4096), 8);
   EXPECT_EQ(segments(4096, 4096, ActFormat::int8), 1);
   EXPECT_EQ(segments(4096, 4096, ActFormat::f32), 1);
+  EXPECT_EQ(segments(4096, 4096, ActFormat::e4m3), 8);
   EXPECT_EQ(segments(28672, 4096, ActFormat::bf16, true), 2);
   EXPECT_EQ(segments(4096, 4096, ActFormat::bf16, true), 4);
   EXPECT_EQ(segments(128256, 4096), 1);

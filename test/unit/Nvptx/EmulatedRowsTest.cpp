@@ -177,6 +177,28 @@ TEST(EmulatedRows, QuantizeActivationAndSoftcapMatchTheModel) {
   }
 }
 
+/// By the instruction of chips that have it, at the edges of the format: what lies between two numbers, below the smallest, and at the largest.
+TEST(EmulatedRows, E4m3QuantizationByInstructionMatchesTheModel) {
+  constexpr int64_t rows = 5, k = 96;
+  QuantizeParams p;
+  p.k = k, p.inStride = rowStride(k), p.act = ActFormat::e4m3;
+  for (const Chip *chip : fp8Chips()) {
+    Machine machine({job("quantize", p, nvptx::emitQuantize)}, *chip);
+    ASSERT_TRUE(machine);
+    Random random(3);
+    Buffer x = randomRows(random, rows, p.inStride, 3.0f), out(size_t(actBytes(rows, k, p.act, false)), 0xcd), expected(out.size(), 0xcd);
+    for (int64_t j = 0; j < 32; ++j) {
+      x.as<float>()[j] = j == 0 ? 448.0f : 9.0f + 0.25f * float(j); // a scale of 1; ties
+      x.as<float>()[32 + j] = j == 0 ? -448.0f : std::ldexp(float(j), -11);
+      x.as<float>()[64 + j] = 0;
+    }
+    for (int64_t r = 0; r < rows; ++r) packRow(expected.data(), k, p.act, false, r, x.as<float>() + r * p.inStride, chip->has(Feature::wgmma));
+    StepData step(rows);
+    machine.run("quantize", launchShape(p), {&x, &out}, step);
+    ASSERT_TRUE(sameBytes(out.data(), expected.data(), out.size())) << chip->name;
+  }
+}
+
 TEST(EmulatedGather, EveryStorageTypeMatchesTheModel) {
   std::vector<GatherParams> grid;
   for (StorageType type : allTypes)

@@ -13,7 +13,7 @@ inline constexpr StorageType allTypes[] = {
     StorageType::f32,  StorageType::f16,  StorageType::bf16, StorageType::q4_0, StorageType::q4_1,     StorageType::q5_0,     StorageType::q5_1,
     StorageType::q8_0, StorageType::q2_k, StorageType::q3_k, StorageType::q4_k, StorageType::q5_k,     StorageType::q6_k,     StorageType::iq4_nl,
     StorageType::int8, StorageType::int4_g32, StorageType::int4_g64, StorageType::int4_g128, StorageType::int4z_g32, StorageType::int4z_g64, StorageType::int4z_g128, StorageType::e4m3};
-inline constexpr ActFormat allActs[] = {ActFormat::f32, ActFormat::bf16, ActFormat::int8, ActFormat::int8z};
+inline constexpr ActFormat allActs[] = {ActFormat::f32, ActFormat::bf16, ActFormat::int8, ActFormat::int8z, ActFormat::e4m3};
 
 template <typename P, typename Emit> PtxJob job(std::string symbol, P p, Emit emit) {
   return {std::move(symbol), [p, emit](mlir::ModuleOp m, llvm::StringRef s, const Chip &c) { return emit(m, s, p, c); }};
@@ -27,16 +27,16 @@ inline std::vector<PtxJob> realisticKernels(bool everything, bool fp8 = false) {
   for (StorageType type : allTypes)
     for (ActFormat act : allActs) {
       PackedLayout w = packedLayout(type);
-      if (w.isFloat() && isInt8(act)) continue;
+      if ((w.isFloat() && isInt8(act)) || (act == ActFormat::e4m3 && !w.e4m3)) continue;
       for (int64_t tile : {8, 32}) {
-        bool usual = act == ActFormat::bf16 && tile == 8; // what auto means on a GPU, and decode
+        bool usual = (act == ActFormat::bf16 && tile == 8) || act == ActFormat::e4m3; // what auto means on a GPU, and decode
         if (!everything && !usual && (int(type) + int(act) + (tile == 32)) % 5) continue;
         MmaParams p;
         p.type = type, p.n = 4096, p.k = 4096, p.act = act, p.halves = w.subK == 16, p.outStride = 4096, p.rowTile = tile;
         p.bias = int(type) % 2, p.residual = int(type) % 3 == 0;
         p.kSegments = segmentsOfK(p);
         add("matmul", p, emitMatmul);
-        if (everything || int(type) % 6 == 3) {
+        if (everything || int(type) % 6 == 3 || act == ActFormat::e4m3) {
           p.n = 8192, p.epilogue = MatmulParams::gateUp, p.bias = p.residual = false, p.outAct = act, p.outHalves = p.halves;
           p.kSegments = segmentsOfK(p);
           add("gated", p, emitMatmul);

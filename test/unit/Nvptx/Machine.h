@@ -6,6 +6,7 @@
 #include "RowTesting.h"
 #include "runtime/device/emulator/Emulator.h"
 #include "runtime/device/gpu/GpuExecutable.h"
+#include <functional>
 
 namespace lathe::codegen::nvptx::test {
 using codegen::test::Buffer;
@@ -30,7 +31,8 @@ inline std::vector<const Chip *> fp8Chips() {
 /// Kernels of one chip, loaded into an emulator of that chip.
 class Machine {
 public:
-  Machine(const std::vector<PtxJob> &jobs, const Chip &chip) : made(chip) {
+  /// |mutate| changes the PTX before it is loaded.
+  Machine(const std::vector<PtxJob> &jobs, const Chip &chip, const std::function<void(std::string &)> &mutate = {}) : made(chip) {
     emulator::Options o;
     o.capability = unsigned(chip.computeMajor * 10 + chip.computeMinor);
     o.checkRaces = true;
@@ -41,6 +43,7 @@ public:
     EXPECT_TRUE(built.ok()) << built.status().message();
     if (!built.ok() || !machine) return;
     ptx = *std::move(built);
+    if (mutate) mutate(ptx);
     auto loaded = machine->load(ptx);
     EXPECT_TRUE(loaded.ok()) << loaded.status().message();
     if (loaded.ok()) module = *loaded;
@@ -200,11 +203,11 @@ inline void packActivations(const model::Activations &a, int64_t k, ActFormat fo
             place = (piece ^ int64_t(r % 8 / 2)) * 8 + 2 * t + i % 2;
           }
         if (format == ActFormat::bf16) put((at * 32 + place) * 2, uint16_t(model::toBits(v.x[j]) >> 16));
-        if (isInt8(format)) put(at * 32 + j, int8_t(v.q[j]));
+        if (l.elementBytes == 1) put(at * 32 + j, uint8_t(v.q[j]));
       }
-      if (isInt8(format)) put(l.scale + at * 4, v.scale);
+      if (l.elementBytes == 1) put(l.scale + at * 4, v.scale);
       if (format == ActFormat::int8z) put(l.offset + at * 4, v.offset + 0.0f);
-      for (int64_t h = 0; h < l.sums && format != ActFormat::f32; ++h) {
+      for (int64_t h = 0; h < l.sums && format != ActFormat::f32 && format != ActFormat::e4m3; ++h) {
         int64_t place = ((g * l.sums + h) * 8 + int64_t(r % 8)) * 4;
         if (isInt8(format)) put(l.isum + place, -v.sum[h]);
         put(l.fsum + place, isInt8(format) ? v.fsum[h] : sums[h]);
@@ -225,9 +228,9 @@ inline void packRow(uint8_t *buffer, int64_t k, ActFormat f, bool halves, int64_
   for (int64_t g = 0; g < l.groups; ++g) {
     int64_t at = g * 8 + row % 8;
     mark(at * 32 * l.elementBytes, 32 * l.elementBytes);
-    if (isInt8(f)) mark(l.scale + at * 4, 4);
+    if (l.elementBytes == 1) mark(l.scale + at * 4, 4);
     if (f == ActFormat::int8z) mark(l.offset + at * 4, 4);
-    for (int64_t h = 0; h < l.sums && f != ActFormat::f32; ++h) {
+    for (int64_t h = 0; h < l.sums && f != ActFormat::f32 && f != ActFormat::e4m3; ++h) {
       int64_t place = ((g * l.sums + h) * 8 + row % 8) * 4;
       if (isInt8(f)) mark(l.isum + place, 4);
       mark(l.fsum + place, 4);

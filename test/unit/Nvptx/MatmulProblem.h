@@ -79,6 +79,17 @@ struct Problem {
     if (p.residual) sum += residual[size_t(row * p.outStride + n)];
     return {sum, size};
   }
+  /// What adders of 8-bit floats may leave out: of each of a group's products and of what they are added to, all below 2^-13 of the largest.
+  double lostBy14Bits(int64_t row, int64_t n) const {
+    double lost = 0;
+    for (int64_t begin = 0; begin < p.k; begin += 32) {
+      double largest = 0;
+      for (int64_t i = begin; i < std::min(p.k, begin + 32); ++i)
+        largest = std::max(largest, std::fabs(exactWeight(w, n, i) * act[size_t(row)][size_t(i / 32)].x[i % 32]));
+      lost += 34 * std::ldexp(largest, -13);
+    }
+    return lost;
+  }
 };
 
 } // namespace lathe::codegen::nvptx::test

@@ -210,6 +210,24 @@ TEST(Lower, IsAFunctionOfItsInput) {
   EXPECT_EQ(*one, *two);
 }
 
+TEST(Lower, AsksForTheVersionOfPtxThatItNeeds) {
+  MmaParams m;
+  m.type = StorageType::e4m3, m.n = 64, m.k = 64, m.outStride = 64, m.act = ActFormat::bf16;
+  PtxJob usual = nvptx::test::job("a", m, nvptx::emitMatmul);
+  m.act = ActFormat::e4m3;
+  PtxJob floats8 = nvptx::test::job("b", m, nvptx::emitMatmul);
+  auto starts = [](const std::vector<PtxJob> &jobs, const char *chip, const char *version) {
+    auto r = buildPtx(jobs, *findChip(chip), 1);
+    ASSERT_TRUE(r.ok()) << r.status().message();
+    EXPECT_EQ(r->substr(0, 12), std::string(".version ") + version) << chip;
+  };
+  starts({usual}, "sm_90a", "8.0");
+  starts({usual, floats8}, "sm_90a", "8.4");
+  starts({floats8}, "sm_80", "8.0"); // by products of bf16
+  starts({floats8}, "sm_89", "8.4");
+  starts({floats8, usual}, "sm_120a", "8.7");
+}
+
 TEST(Lower, EmittersSayWhatTheyCannotDo) {
   auto message = [](PtxJob job) {
     auto r = buildPtx({job}, *findChip("sm_80"), 1);
@@ -222,6 +240,11 @@ TEST(Lower, EmittersSayWhatTheyCannotDo) {
   EXPECT_NE(message(nvptx::test::job("k", m, nvptx::emitMatmul)).find("expected a power of two of 1 to 8 segments of K, found 3"), std::string::npos);
   m.act = ActFormat::int8, m.kSegments = 2;
   EXPECT_NE(message(nvptx::test::job("k", m, nvptx::emitMatmul)).find("expected a power of two of 1 to 1 segments of K, found 2"), std::string::npos);
+  m.act = ActFormat::e4m3;
+  EXPECT_NE(message(nvptx::test::job("k", m, nvptx::emitMatmul)).find("expected e4m3 weights for e4m3 activations"), std::string::npos);
+  m.type = StorageType::e4m3, m.act = ActFormat::int8;
+  EXPECT_NE(message(nvptx::test::job("k", m, nvptx::emitMatmul)).find("expected f32 or bf16 activations for float weights, found int8"), std::string::npos);
+  m.type = StorageType::q4_0;
   m.kSegments = 1, m.epilogue = MatmulParams::argmax;
   EXPECT_NE(message(nvptx::test::job("k", m, nvptx::emitMatmul)).find("unsupported: an argmax epilogue on a GPU"), std::string::npos);
   m.epilogue = MatmulParams::store;

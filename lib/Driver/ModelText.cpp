@@ -108,8 +108,8 @@ Status readModelText(const std::string &path, const std::string &tokenizer, Modu
   std::string source = !named.empty() ? named : home == homes.end() ? homes[0] : *home;
   std::vector<std::string> directories; // a place named for text comes first
   if (!named.empty() && llvm::sys::fs::is_directory(named)) directories.push_back(named);
-  for (const std::string &home : homes)
-    if (!isModule && llvm::sys::fs::is_directory(home)) directories.push_back(home);
+  for (const std::string &place : homes)
+    if (!isModule && llvm::sys::fs::is_directory(place)) directories.push_back(place);
   LATHE_ASSIGN_OR_RETURN(llvm::json::Object generation, readGeneration(directories));
   if (!isModule || !tokenizer.empty()) {
     auto imported = readTokenizer(source, !named.empty());
@@ -162,6 +162,8 @@ Status checkVocabulary(const ModelText &text, int64_t vocabulary, const std::str
       return makeError(StatusCode::invalidArgument, "the tokenizer in '%s': expected ids below the model's vocabulary of %lld tokens, found %zu ids, the last one %s", source.c_str(), (long long)vocabulary,
                        id + 1, quoteName(spec.pieces[id]).c_str());
   size_t last = spec.pieces.size() - 1;
+  while (last >= limit && spec.pieces[last].empty()) --last;
+  if (last < limit) return Status(); // nothing but holes
   warnings.push_back("the tokenizer in '" + source + "' has added tokens beyond the model's vocabulary of " + std::to_string(vocabulary) + " tokens, up to id " + std::to_string(last) + ", " +
                      quoteName(spec.pieces[last]) + ": the model cannot read a prompt with one of them");
   return Status();

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <dirent.h>
+#include <filesystem>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -86,7 +87,8 @@ template <typename Wanted, typename Add> Status addFiles(const std::string &dire
 }
 
 /// A name for the content of a model: its file, or every regular file of its directory with its name. Of an .onnx file, which has weights and texts
-/// beside it, also its directory without the other .onnx files, and the texts around a directory named onnx.
+/// beside it, also the texts and the files that have its name in theirs. Other files beside it may be weights too, but a directory of downloads is not
+/// read at every start: their names, sizes and times stand for them. The texts around a directory named onnx count as well.
 Result<std::string> contentName(const std::string &model) {
   artifact::Hasher hasher;
   auto addText = [&](const std::string &text) {
@@ -109,10 +111,26 @@ Result<std::string> contentName(const std::string &model) {
   if (!directory) LATHE_RETURN_IF_ERROR(hashFile(model, hasher));
   if (directory) LATHE_RETURN_IF_ERROR(addAll(model, [](const std::string &) { return true; }));
   if (!directory && extensionOf(model) != ".onnx") return artifact::toHex(hasher.digest());
-  if (!directory) LATHE_RETURN_IF_ERROR(addAll(home, [](const std::string &name) { return extensionOf(name) != ".onnx"; }));
-  char full[PATH_MAX];
-  std::string real = realpath(home.c_str(), full) ? full : "";
-  if (real.size() > 5 && real.substr(real.size() - 5) == "/onnx") LATHE_RETURN_IF_ERROR(addAll(real.substr(0, real.size() - 4), text));
+  namespace fs = std::filesystem;
+  std::string stem = fs::path(model).stem().string();
+  auto named = [&](const std::string &name) { return text(name) || (name.starts_with(stem) && extensionOf(name) != ".onnx" && extensionOf(name) != ".lathe"); };
+  auto other = [&](const std::string &name) {
+    for (const char *known : {".onnx", ".lathe", ".gguf", ".log", ".txt", ".md", ".py"})
+      if (extensionOf(name) == known) return false;
+    return !named(name);
+  };
+  if (!directory) {
+    LATHE_RETURN_IF_ERROR(addAll(home, named));
+    LATHE_RETURN_IF_ERROR(addFiles(home, other, [&](const std::string &name) {
+      struct stat info{};
+      if (stat((home + "/" + name).c_str(), &info) == 0) addText(name + " " + std::to_string(info.st_size) + " " + std::to_string(info.st_mtim.tv_sec) + " " + std::to_string(info.st_mtim.tv_nsec));
+      return Status();
+    }));
+  }
+  // By the words of the path, as the compiler goes up: what a link leads to has nothing above it that is the model's.
+  std::error_code error;
+  fs::path around = (fs::absolute(home, error) / ".").lexically_normal().parent_path();
+  if (!error && around.filename() == "onnx") LATHE_RETURN_IF_ERROR(addAll(around.parent_path().string(), text));
   return artifact::toHex(hasher.digest());
 }
 

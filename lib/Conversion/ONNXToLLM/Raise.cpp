@@ -397,8 +397,10 @@ void Raiser::readHints() {
     auto text = module->getAttrOfType<StringAttr>(attribute);
     if (!text) return std::nullopt;
     auto json = parseJson({text.getValue().data(), text.getValue().size()});
-    if (!json.ok() || !json->is_object()) return std::nullopt;
-    return *std::move(json);
+    if (json.ok() && json->is_object()) return *std::move(json);
+    // The reader of a model's text says it of the other file.
+    if (attribute == "onnx.config") damaged = std::string("config.json beside the model: ") + (json.ok() ? std::string("expected an object, found ") + json->type_name() : json.status().message());
+    return std::nullopt;
   };
   ImportOptions options;
   options.maxSequence = maxSeq;

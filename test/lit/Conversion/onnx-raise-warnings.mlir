@@ -426,3 +426,23 @@ func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}) -> tensor<*xi64
   return %0 : tensor<*xi64>
 }
 }
+
+// -----
+
+// expected-error@+2 {{config.json beside the model: not valid JSON}}
+module attributes {onnx.config = "{"} {
+func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}) -> tensor<*xi64> {
+  %0 = onnx.op "Identity"(%ids) {version = 14 : i64} : (tensor<?x?xi64>) -> tensor<*xi64>
+  return %0 : tensor<*xi64>
+}
+}
+
+// -----
+
+// expected-error@+2 {{config.json beside the model: expected an object, found array}}
+module attributes {onnx.config = "[]"} {
+func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}) -> tensor<*xi64> {
+  %0 = onnx.op "Identity"(%ids) {version = 14 : i64} : (tensor<?x?xi64>) -> tensor<*xi64>
+  return %0 : tensor<*xi64>
+}
+}

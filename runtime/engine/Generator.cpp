@@ -143,7 +143,13 @@ Status generate(Engine &engine, std::span<const GenerateRequest> requests, std::
       work.push_back({requests[active[a].request].sequence, {&active[a].next, 1}, OutputRows::last});
       owner.push_back(a);
     }
-    LATHE_RETURN_IF_ERROR(forward());
+    Status status = forward();
+    if (status.code() == StatusCode::cancelled) { // what there is of the answers is theirs
+      for (const Active &state : active)
+        results[state.request].reason = FinishReason::cancelled;
+      break;
+    }
+    LATHE_RETURN_IF_ERROR(status);
     ++times.steps;
   }
   times.decodeSeconds += secondsSince(begin);

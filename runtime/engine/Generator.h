@@ -20,6 +20,7 @@ struct GenerateRequest {
   uint32_t maxTokens = UINT32_MAX;
   std::span<const int32_t> stopTokens; ///< end the generation and are not part of the result
   /// Called for each token in order. False ends the generation with the reason `cancelled`, and the token counts.
+  /// So does the engine's own flag (Engine::cancelOn) between two steps; before the first token it is an error.
   std::function<bool(const Sample &)> onToken;
 };
 

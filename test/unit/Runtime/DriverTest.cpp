@@ -11,6 +11,7 @@
 #include <pty.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 using namespace lathe;
@@ -295,6 +296,12 @@ public:
   explicit Terminal(std::vector<std::string> args) {
     child = forkpty(&fd, nullptr, nullptr, nullptr);
     if (child == 0) {
+      // Ctrl-C empties what is on its way to the screen, also what the program has written since it was told.
+      termios mode{};
+      if (tcgetattr(0, &mode) == 0) {
+        mode.c_lflag |= NOFLSH;
+        tcsetattr(0, TCSANOW, &mode);
+      }
       std::vector<char *> argv;
       for (std::string &a : args)
         argv.push_back(a.data());

@@ -4,6 +4,7 @@
 #include "runtime/engine/Generator.h"
 #include "ToyArtifact.h"
 #include <algorithm>
+#include <atomic>
 #include <gtest/gtest.h>
 #include <set>
 
@@ -79,6 +80,27 @@ TEST_F(GeneratorTest, StopTokensAndCallbacksEnd) {
   EXPECT_EQ(results[0].ids, std::vector<int32_t>(all.begin(), all.begin() + static_cast<long>(first)));
   EXPECT_EQ(results[1].reason, FinishReason::cancelled);
   EXPECT_EQ(results[1].ids.size(), 2u);
+}
+
+TEST_F(GeneratorTest, AnswersThatAreCancelledBetweenStepsKeepWhatTheyHave) {
+  make({.threads = 1, .maxSequences = 2});
+  std::vector<int32_t> prompt = {3, 1, 4}, all = expected(prompt, 6);
+  std::atomic<bool> stop{false};
+  engine->cancelOn(&stop);
+  GenerateRequest requests[2] = {request(prompt, 50), request(prompt, 2)};
+  int seen = 0;
+  requests[0].onToken = [&](const Sample &) {
+    stop = ++seen == 4;
+    return true; // nobody asks before the next step
+  };
+  GenerateResult results[2];
+  ASSERT_TRUE(generate(*engine, requests, results).ok());
+  EXPECT_EQ(results[0].reason, FinishReason::cancelled);
+  EXPECT_EQ(results[0].ids, std::vector<int32_t>(all.begin(), all.begin() + 4));
+  EXPECT_EQ(results[1].reason, FinishReason::length);
+  // Before the first token there is no answer.
+  EXPECT_EQ(generate(*engine, {&requests[1], 1}, {&results[1], 1}).code(), StatusCode::cancelled);
+  engine->cancelOn(nullptr);
 }
 
 TEST_F(GeneratorTest, AFullContextEndsWithLength) {

@@ -14,12 +14,19 @@ using onnx::HostTensor;
 
 namespace {
 
+/// With all dialects loaded, on one thread.
+struct Context : mlir::MLIRContext {
+  Context() : MLIRContext(registry(), Threading::DISABLED) { loadAllAvailableDialects(); }
+  static mlir::DialectRegistry registry() {
+    mlir::DialectRegistry registry;
+    registerAllDialects(registry);
+    return registry;
+  }
+};
+
 /// Message of running -x on |input|, or "ok" when the first result byte is that of -1.
 std::string negate(const HostTensor &input) {
-  mlir::DialectRegistry registry;
-  registerAllDialects(registry);
-  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
-  context.loadAllAvailableDialects();
+  Context context;
   auto module = mlir::parseSourceString<mlir::ModuleOp>(R"(
     func.func @main(%x: tensor<?xi8>) -> tensor<*x!onnx.any> {
       %y = onnx.op "Neg"(%x) {version = 13 : i64} : (tensor<?xi8>) -> tensor<*x!onnx.any>
@@ -35,10 +42,7 @@ constexpr int64_t least = INT64_MIN, most = INT64_MAX;
 
 /// What |op| of |version| with |attributes| makes of tensors of 64-bit integers, or the message.
 std::string numbers(const std::string &op, int version, const std::vector<std::pair<std::vector<int64_t>, std::vector<int64_t>>> &inputs, const std::string &attributes = "") {
-  mlir::DialectRegistry registry;
-  registerAllDialects(registry);
-  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
-  context.loadAllAvailableDialects();
+  Context context;
   std::string heads, names, types;
   std::vector<HostTensor> tensors;
   for (const auto &[shape, values] : inputs) {
@@ -98,10 +102,7 @@ TEST(ONNXInterpreter, WhatNumbersCannotBe) {
 }
 
 TEST(ONNXInterpreter, LengthsAndWindowsOfAttention) {
-  mlir::DialectRegistry registry;
-  registerAllDialects(registry);
-  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
-  context.loadAllAvailableDialects();
+  Context context;
   auto module = mlir::parseSourceString<mlir::ModuleOp>(R"(
     func.func @main(%q: tensor<1x1x2x1xf32>, %v: tensor<1x1x3x1xf32>, %n: tensor<1xi64>) -> tensor<*x!onnx.any> {
       %none = onnx.none : none
@@ -144,10 +145,7 @@ TEST(ONNXInterpreter, TensorsHaveTheBytesThatTheirShapeSays) {
 }
 
 TEST(ONNXInterpreter, AnEmptyAxisHasNothingToTakeBackwards) {
-  mlir::DialectRegistry registry;
-  registerAllDialects(registry);
-  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
-  context.loadAllAvailableDialects();
+  Context context;
   auto module = mlir::parseSourceString<mlir::ModuleOp>(R"(
     func.func @main(%x: tensor<?xi8>, %start: tensor<1xi64>, %end: tensor<1xi64>) -> tensor<*x!onnx.any> {
       %zero = onnx.constant dense<[0]> : tensor<1xi64>

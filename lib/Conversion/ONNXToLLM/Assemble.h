@@ -39,7 +39,16 @@ std::string merge(Parts &parts, const Parts &other);
 /// Makes ropes of observations: frequencies that give all of them. |hints| are formulas to try first, from a configuration. |sixteenBits|: values that have no
 /// more may be off by their rounding, as everything that the graph computes is. Remarks say which formula a table became. The reason when no formula gives the values.
 std::string fitRopes(Parts &parts, const std::vector<Rope> &hints, bool sixteenBits, std::vector<std::string> &remarks);
-/// Whether every row of |table| that a sequence can reach is what the ropes of |config| say, if it is a table of cosines and sines. The reason when it is not.
-std::string checkTable(const ModelConfig &config, const Known &table, bool sixteenBits);
+/// Values of float32 and angles of stored tables are within so many units in the last place of their formula.
+constexpr int ropeTolerance = 4;
+constexpr double ulpOfOne = 1.1920928955078125e-07;
+/// What rounding to 16 bits may have done to a value of all these, relative to it: 2^-11 of f16, 2^-8 of bf16. 0 for tables of float32.
+double grainOf(llvm::ArrayRef<llvm::ArrayRef<double>> lists);
+/// Whether every row of |table| that a sequence can reach is what the ropes of |config| say: empty, or the reason when it is not. None: |table| is none of
+/// cosines and sines of theirs.
+std::optional<std::string> checkTable(const ModelConfig &config, const Known &table, bool sixteenBits);
+/// The places below |last|, along any axis of |table|, at which it stops going on as it did: rows that are the one before, or as far from it as that is from
+/// its own, or it shifted by one column go on. A run that reads the table around all of them, and anywhere between, has seen all that it does.
+std::set<int64_t> breaksOf(const Known &table, int64_t last);
 
 } // namespace lathe::raise

@@ -1,17 +1,14 @@
 //===- Raise.cpp - an ONNX graph to the step --------------------------------===//
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
-#include "Assemble.h"
+#include "Raiser.h"
 #include "dialects/LLM/LLM.h"
 #include "lathe/Conversion/Passes.h"
 #include "lathe/ONNX/Inputs.h"
 #include "lathe/import/Import.h"
 #include "lathe/import/Json.h"
-#include "lathe/weights/Half.h"
-#include "lathe/weights/Storage.h"
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <set>
 
 namespace lathe {
 #define GEN_PASS_DEF_ONNXRAISEPASS
@@ -21,67 +18,8 @@ namespace lathe {
 using namespace mlir;
 
 namespace lathe::raise {
-namespace {
 
-constexpr int64_t assumedPositions = 4096;           ///< of a model of which nothing says how many it was trained for
-constexpr int64_t furthest = int64_t(1) << 20; ///< position at which a graph is looked at
-
-class Raiser {
-public:
-  Raiser(ModuleOp module, func::FuncOp main, int64_t maxSeq) : module(module), main(main), maxSeq(maxSeq) {}
-  /// The step's module, or null with why() and at().
-  OwningOpRef<ModuleOp> run();
-  std::string why;
-  std::string damaged; ///< what is wrong with a file beside the model
-  Operation *at = nullptr;
-  std::optional<Location> where; ///< instead of at()
-  std::vector<std::string> remarks;
-  std::vector<std::string> warnings; ///< of a graph that is raised
-  size_t layers = 0;
-
-private:
-  using Roles = SmallVector<Role>;
-  std::vector<Roles> assignments();
-  bool attempt(const Roles &roles, Parts &parts);
-  std::vector<int64_t> headSizes();
-  bool runOnce(const Roles &roles, Sizes sizes, Parts &parts);
-  bool agree(Parts &parts, const Parts &other);
-  bool lookAt(const Roles &roles, Sizes sizes, Parts &parts);
-  bool lookFurther(const Roles &roles, Parts &parts);
-  bool hinted(const ModelConfig &config) const;
-  int64_t positionsOf(const Parts &parts) const;
-  void readHints();
-  void adopt(Parts &parts);
-  bool sameMatrix(const Weight &a, const Weight &b);
-  std::optional<WeightRef> reference(const Weight &weight);
-  std::optional<WeightRef> blocks(const Weight &weight, WeightRef ref);
-  std::optional<WeightRef> dequantized(const Weight &weight, WeightRef ref);
-  std::optional<bool> fitHalf(onnx::ParamOp scales, ArrayRef<double> numbers, double most);
-  bool finish(Parts &parts, WeightMap &weights);
-
-  ModuleOp module;
-  func::FuncOp main;
-  int64_t maxSeq;
-  ParamReader params;
-  std::optional<ModelConfig> hint;
-  int64_t contextLength = 0, genaiHeadSize = 0;
-  int widened = 0; ///< weights that became f32
-  double scaleChange = 0; ///< largest relative change of a scale that is rounded to f16
-  int64_t headSize = 0; ///< of pasts whose type does not say
-  int64_t beyond = 0;   ///< of the last run: by how many positions it was longer than a table of the graph; 0: by none
-  bool sixteenBits = false; ///< the graph's own type is float16 or bfloat16
-  int64_t reach = 0;    ///< positions up to which the graph was looked at
-  std::vector<Term> seen;    ///< of the first run
-  std::optional<Location> differs; ///< the first node of the last run that computes something else than in the first
-  std::map<Operation *, std::shared_ptr<const Known>> tables; ///< that runs looked into
-  std::vector<bool> branches; ///< that the first run took at every If
-  std::set<int64_t> numbers;    ///< that all runs computed whatever their sizes: where a graph may change what it does
-  std::map<Operation *, std::vector<double>> quotients; ///< of the runs so far
-  bool buckets = false;                    ///< two runs had others
-  std::set<int64_t> thresholds; ///< those among them that single numbers are compared with
-};
-
-StringRef nameOf(func::FuncOp main, unsigned arg) {
+static StringRef nameOf(func::FuncOp main, unsigned arg) {
   auto name = main.getArgAttrOfType<StringAttr>(arg, "onnx.name");
   return name ? name.getValue() : "";
 }
@@ -240,158 +178,6 @@ std::vector<int64_t> Raiser::headSizes() {
   return sizes;
 }
 
-bool Raiser::runOnce(const Roles &roles, Sizes sizes, Parts &parts) {
-  GraphRun run(main, roles, sizes, headSize, params);
-  if (sizes.past == 0) run.usual = &branches;
-  RunResult result = run.run();
-  if (seen.empty()) branches = run.branches;
-  beyond = run.beyond;
-  sixteenBits = run.own != DataType::float32;
-  tables.insert(run.tables.begin(), run.tables.end());
-  for (const auto &[op, values] : run.quotients)
-    buckets |= quotients.try_emplace(op, values).first->second != values;
-  for (auto [all, own] : {std::pair(&numbers, &run.numbers), {&thresholds, &run.thresholds}})
-    if (all->empty()) *all = *own;
-    else std::erase_if(*all, [own = own](int64_t n) { return !own->count(n); });
-  if (!result.why.empty()) {
-    why = result.why;
-    at = result.at;
-    remarks = recognised(run.terms);
-    return false;
-  }
-  parts = assemble(run.terms, result, sizes);
-  where.reset();
-  differs.reset();
-  if (seen.empty())
-    for (size_t k = 0; k < run.terms.size(); ++k)
-      seen.push_back(run.terms[static_cast<TermId>(k)]);
-  // Where it is that two runs differ.
-  for (size_t k = 0; k < run.terms.size() && !differs; ++k) {
-    const Term &now = run.terms[static_cast<TermId>(k)];
-    bool other = k >= seen.size() || now.kind != seen[k].kind || now.number != seen[k].number || now.name != seen[k].name ||
-                 (now.kind != Kind::past && now.kind != Kind::history && now.a > 0 && seen[k].a > 0 && now.a != seen[k].a);
-    if (other) differs = now.loc;
-  }
-  for (const std::string &output : result.unused)
-    parts.layers.push_back(output + " is neither logits nor a cache and is left out");
-  why = parts.why;
-  at = nullptr;
-  remarks = parts.layers;
-  if (!why.empty()) llvm::append_range(remarks, recognised(run.terms));
-  return why.empty();
-}
-
-bool Raiser::attempt(const Roles &roles, Parts &parts) {
-  // Sizes that no weight has, so that axes cannot be mistaken; position 1 is among the first.
-  bool ok = false;
-  std::string firstWhy;
-  Operation *firstAt = nullptr;
-  std::vector<std::string> firstRemarks;
-  for (auto [k, size] : llvm::enumerate(headSizes())) {
-    headSize = size;
-    if ((ok = runOnce(roles, {2, 7, 1}, parts))) break;
-    if (k == 0) firstWhy = why, firstAt = at, firstRemarks = remarks;
-  }
-  if (!ok) {
-    why = firstWhy;
-    at = firstAt;
-    remarks = firstRemarks;
-    return false;
-  }
-  // A step of one token may take a way of its own, and so may the first, behind an empty past.
-  for (Sizes sizes : {Sizes{3, 5, 11}, Sizes{1, 4, 9}, Sizes{1, 1, 13}, Sizes{2, 6, 0}}) {
-    Parts other;
-    if (!runOnce(roles, sizes, other)) return false;
-    if (!agree(parts, other)) return false;
-  }
-  if (!lookFurther(roles, parts)) return false;
-  why.clear();
-  return true;
-}
-
-bool Raiser::agree(Parts &parts, const Parts &other) {
-  why = merge(parts, other);
-  if (!why.empty()) where = differs;
-  return why.empty();
-}
-
-/// One more run, which has to say what the others said.
-bool Raiser::lookAt(const Roles &roles, Sizes sizes, Parts &parts) {
-  Parts other;
-  bool ok = runOnce(roles, sizes, other);
-  if (ok) ok = agree(parts, other);
-  if (!ok) why += ", in a run of " + std::to_string(sizes.step) + " tokens behind " + std::to_string(sizes.past);
-  return ok;
-}
-
-/// Windows, rotations and scales may change with the position, at numbers that a graph compares with and in tables. So the last positions are looked at,
-/// lengths and positions around every number, all of a short sequence and some of a long one. Only a table that ends earlier makes the longest sequence shorter.
-bool Raiser::lookFurther(const Roles &roles, Parts &parts) {
-  constexpr int64_t first = 16, chunk = 251, budget = int64_t(1) << 20, wide = int64_t(1) << 17, spread = int64_t(1) << 16, longest = 1024, prompt = 362, bucketed = 64;
-  constexpr size_t most = 128;
-  std::vector<int64_t> places(numbers.begin(), numbers.end()), steps(thresholds.begin(), thresholds.end());
-  int64_t positions = positionsOf(parts);
-  reach = std::min(maxSeq ? maxSeq : positions ? positions : assumedPositions, furthest);
-  if (parts.config.learnedPositions) reach = std::min(reach, parts.config.modelPositions);
-  for (int tries = 0; reach > first && !lookAt(roles, {1, 2, reach - 2}, parts); ++tries) {
-    if (!beyond || tries == 8) return false;
-    reach -= std::min(beyond, reach - first);
-  }
-  auto all = [&](int64_t steps, int64_t pasts) {
-    for (int64_t step = 1; step <= steps; ++step)
-      for (int64_t past = 0; past <= std::min(pasts, reach - step); ++past)
-        if (step + past > 1 && !lookAt(roles, {1, step, past}, parts)) return false; // one token alone has no axes to tell apart
-    return true;
-  };
-  if (reach <= first) return all(reach, reach);
-  // The length, which is one for all rows of a run, around every number.
-  std::erase_if(places, [&](int64_t n) { return n < first || n >= reach; });
-  if (places.size() > most) {
-    why = "the graph has " + std::to_string(places.size()) + " numbers at which it may change what it does, expected at most " + std::to_string(most);
-    return false;
-  }
-  for (int64_t n : places)
-    for (Sizes sizes : {Sizes{1, 5, n - 2}, Sizes{1, 1, n - 1}, Sizes{1, 1, n}})
-      if (sizes.total() <= reach && !lookAt(roles, sizes, parts)) return false;
-  // A first step may do what no later one does: with as many tokens as there is room for in one mask, and around every number of which there are not too many.
-  int64_t prompts = 0;
-  for (int64_t n : places)
-    if (n < reach && (prompts += (n + 1) * (n + 1)) <= budget && !lookAt(roles, {1, n + 1, 0}, parts)) return false;
-  if (!lookAt(roles, {1, std::min(reach, prompt), 0}, parts)) return false;
-  // Lengths that are divided and rounded change what they are at multiples of numbers.
-  if (buckets && (!all(1, chunk) || !all(bucketed, 1))) return false;
-  // Steps of as many tokens as a size is compared with, and for the smallest also such pasts and lengths. Longer steps are looked at while there is room for them.
-  int64_t elements = 0;
-  for (int64_t last = 0; int64_t n : steps) {
-    for (int64_t near = std::max(last + 1, n - 1); near <= n + 1; ++near) {
-      Sizes sizes{1, near, 1};
-      if (near > reach) break;
-      last = near;
-      elements += sizes.step * sizes.total();
-      if (elements > (budget << 2) && near > longest) break;
-      if (elements > (budget << 3)) {
-        why = "the graph compares with " + std::to_string(steps.size()) + " numbers, and steps of " + std::to_string(near) + " tokens, where it may change what it does, are not looked at: expected masks of at most " +
-              std::to_string(budget << 3) + " elements for all of those of up to " + std::to_string(longest) + " tokens";
-        return false;
-      }
-      if ((near > 1 && !lookAt(roles, {1, near, 0}, parts)) || (sizes.total() <= reach && !lookAt(roles, sizes, parts))) return false;
-    }
-    for (int64_t before = std::max<int64_t>(0, n - 3); n < first && before <= n + 1; ++before)
-      if (!lookAt(roles, {1, 2, before}, parts)) return false;
-  }
-  int64_t past = 1;
-  // A mask is step * total numbers, and may be one of every head.
-  for (int64_t looked = 0; past + 2 < reach && looked < budget;) {
-    int64_t step = std::min({chunk, reach - past, wide / (past + chunk)});
-    if (!lookAt(roles, {1, step, past}, parts)) return false;
-    past += step;
-    looked += step * past;
-  }
-  for (int64_t n = reach / 2; n > past; n /= 2)
-    if (!lookAt(roles, {1, std::clamp<int64_t>(spread / n, 2, 17), n | 1}, parts)) return false;
-  return true;
-}
-
 void Raiser::readHints() {
   auto parsed = [&](StringRef attribute) -> std::optional<nlohmann::json> {
     auto text = module->getAttrOfType<StringAttr>(attribute);
@@ -473,219 +259,24 @@ void Raiser::adopt(Parts &parts) {
   }
 }
 
-/// Whether two weights hold the same numbers (a head that is a transposed copy of the embedding).
-bool Raiser::sameMatrix(const Weight &a, const Weight &b) {
-  if (a.rows != b.rows || a.columns != b.columns || a.bits || b.bits || a.qdq || b.qdq || a.end || b.end) return false;
-  onnx::ParamOp p = a.param, q = b.param;
-  auto pt = cast<RankedTensorType>(p.getType()), qt = cast<RankedTensorType>(q.getType());
-  if (pt.getElementType() != qt.getElementType() || !pt.getElementType().isF32()) return false;
-  auto bytesOf = [&](onnx::ParamOp param, std::optional<MappedFile> &file) -> const float * {
-    auto where = dyn_cast<onnx::FileAttr>(param.getValue());
-    if (!where) return nullptr;
-    auto opened = MappedFile::open(where.getPath().str());
-    if (!opened.ok()) return nullptr;
-    file = *std::move(opened);
-    auto bytes = file->bytes();
-    auto offset = static_cast<uint64_t>(where.getOffset());
-    if (offset > bytes.size() || static_cast<uint64_t>(where.getBytes()) > bytes.size() - offset) return nullptr;
-    return reinterpret_cast<const float *>(bytes.data() + offset);
-  };
-  std::optional<MappedFile> first, second;
-  const float *x = bytesOf(p, first), *y = bytesOf(q, second);
-  if (!x || !y) return false;
-  auto equal = [](const float *left, const float *right) { return std::memcmp(left, right, sizeof(float)) == 0; };
-  // A few rows first: most different weights differ there.
-  auto row = [&](int64_t r) {
-    for (int64_t k = 0; k < a.columns; ++k) {
-      int64_t i = a.transpose ? k * a.rows + r : r * a.columns + k, j = b.transpose ? k * b.rows + r : r * b.columns + k;
-      if (!equal(x + i, y + j)) return false;
-    }
-    return true;
-  };
-  for (int64_t r = 0; r < a.rows; ++r)
-    if (!row(r)) return false;
-  return first->check().ok() && second->check().ok();
-}
-
-/// The storage types hold f16 scales, and |most| times a scale as a minimum: whether they hold |scales|, or |numbers| where there is no such param, but for small ones
-/// beside larger ones of the same matrix. Notes what that changes. Nothing, with why, for a file that cannot be read.
-std::optional<bool> Raiser::fitHalf(onnx::ParamOp scales, ArrayRef<double> numbers, double most) {
-  double largest = 0, off = 0, change = 0;
-  auto look = [&](ArrayRef<double> values) {
-    for (double s : values) {
-      if (!s) continue;
-      double half = halfToFloat(floatToHalf(static_cast<float>(s)));
-      largest = std::max(largest, std::fabs(s));
-      off = std::max(off, std::fabs(half - s));
-      change = std::max(change, std::fabs(half / s - 1));
-    }
-  };
-  if (!scales) look(numbers);
-  else if (Status status = params.visit(scales, [&](const Known &part) { look(part.f); }); !status.ok()) {
-    why = status.message();
-    return std::nullopt;
-  }
-  if (off > std::ldexp(largest, -11) || largest * most > 65504) return false;
-  scaleChange = std::max(scaleChange, change);
-  return true;
-}
-
-/// Where |param| is stored raw: sets |path| and |offset|. False if it is not in a file.
-static bool place(onnx::ParamOp param, std::string &path, int64_t &offset) {
-  auto file = dyn_cast<onnx::FileAttr>(param.getValue());
-  if (!file) return false;
-  path = file.getPath().str();
-  offset = file.getOffset();
-  return true;
-}
-
-/// A weight behind DequantizeLinear, or one in blocks that is stored as such a one would be: |weight| says where codes lie, not how they are packed.
-std::optional<WeightRef> Raiser::dequantized(const Weight &weight, WeightRef ref) {
-  onnx::ParamOp codes = weight.param, scales = weight.scales, zeros = weight.zeros;
-  auto type = cast<RankedTensorType>(codes.getType());
-  TensorRef::QDQ &qdq = ref.tensor.qdq;
-  onnx::DataType code = onnx::dataType(type.getElementType());
-  if (weight.bits == 4) code = DataType::uint4; // two in a byte
-  qdq.code = code == DataType::int8 ? "int8" : code == DataType::uint8 ? "uint8" : code == DataType::int4 ? "int4" : "uint4";
-  int bits = code == DataType::int8 || code == DataType::uint8 ? 8 : 4;
-  qdq.transposed = weight.transpose;
-  std::copy(weight.qdqBlock, weight.qdqBlock + 2, qdq.block);
-  qdq.scaleValues.assign(weight.scaleNumbers.begin(), weight.scaleNumbers.end());
-  qdq.zeroValues.assign(weight.zeroNumbers.begin(), weight.zeroNumbers.end());
-  bool good = place(codes, ref.tensor.path, ref.tensor.offset) && (!scales || place(scales, qdq.scales, qdq.scalesOffset)) && (!zeros || place(zeros, qdq.zeros, qdq.zerosOffset));
-  if (!good || weight.rows * weight.columns != type.getNumElements() * (weight.bits == 4 ? 2 : 1)) {
-    why = "weight '" + ref.tensor.name + "' behind DequantizeLinear is not a whole matrix that is stored as raw data";
-    return std::nullopt;
-  }
-  if (scales) {
-    Type scaleType = cast<RankedTensorType>(scales.getType()).getElementType();
-    assert((scaleType.isF32() || scaleType.isF16() || scaleType.isBF16()) && "GraphRun refuses scales of other types");
-    qdq.scaleStorage = scaleType.isF16() ? StorageType::f16 : scaleType.isBF16() ? StorageType::bf16 : StorageType::f32;
-  }
-  int64_t middle = qdq.code == "uint8" ? 128 : qdq.code == "uint4" ? 8 : 0;
-  bool centred = !zeros && qdq.zeroValues == std::vector<int64_t>{middle};
-  ref.tensor.storage = qdqStorage(bits, weight.columns, qdq.block[qdq.transposed ? 0 : 1], !centred);
-  const char *lacks = ref.tensor.storage == StorageType::f32 ? "has no storage type with its blocks and zero points" : nullptr;
-  if (!lacks && ref.tensor.storage != StorageType::int8) {
-    auto fits = fitHalf(scales, weight.scaleNumbers, centred ? 1 : 15);
-    if (!fits) return std::nullopt;
-    if (!*fits) lacks = "has scales that f16 does not hold";
-  }
-  if (lacks) {
-    ref.tensor.storage = StorageType::f32;
-    if (!widened++) remarks.push_back("weight '" + ref.tensor.name + "' of " + std::to_string(bits) + " bits " + lacks + ": its values are stored as f32");
-  }
-  ref.tensor.shape = {weight.rows, weight.columns};
-  ref.begin = weight.begin;
-  ref.end = weight.end;
-  ref.unropeHeads = weight.unropeHeads;
-  ref.shape = {weight.end ? weight.end - weight.begin : weight.rows, weight.columns};
-  return ref;
-}
-
-/// Codes of MatMulNBits in blocks that no storage type has: as those of DequantizeLinear where nothing is padded, so that they lie in the same order.
-static std::optional<Weight> asDequantized(Weight weight) {
-  int64_t blocks = (weight.columns + weight.block - 1) / weight.block;
-  bool even = weight.bits == 8 || blocks % 2 == 0;
-  if (weight.columns != blocks * weight.block || weight.columns % 2 || (weight.zeros && !even)) return std::nullopt;
-  weight.qdqBlock[0] = 1;
-  weight.qdqBlock[1] = weight.block;
-  if (!weight.zeros) weight.zeroNumbers = {weight.bits == 8 ? 128.0 : 8.0};
-  return weight;
-}
-
-/// A block-quantized weight.
-std::optional<WeightRef> Raiser::blocks(const Weight &weight, WeightRef ref) {
-  auto storage = nbitsStorage(static_cast<int>(weight.bits), weight.block, static_cast<bool>(const_cast<onnx::ParamOp &>(weight.zeros)));
-  if (!storage)
-    if (auto other = asDequantized(weight)) return dequantized(*other, std::move(ref));
-  TensorRef::Blocks &blocks = ref.tensor.blocks;
-  blocks.bits = static_cast<int>(weight.bits);
-  blocks.block = weight.block;
-  onnx::ParamOp scales = weight.scales, zeros = weight.zeros;
-  Type scaleType = cast<RankedTensorType>(scales.getType()).getElementType();
-  blocks.scaleStorage = scaleType.isF16() ? StorageType::f16 : scaleType.isBF16() ? StorageType::bf16 : StorageType::f32;
-  bool good = storage && (scaleType.isF32() || scaleType.isF16() || scaleType.isBF16()) && place(weight.param, ref.tensor.path, ref.tensor.offset) &&
-              place(scales, blocks.scales, blocks.scalesOffset) && (!zeros || place(zeros, blocks.zeros, blocks.zerosOffset));
-  if (!good) {
-    why = "weight '" + ref.tensor.name + "' of " + std::to_string(weight.bits) + " bits in blocks of " + std::to_string(weight.block) +
-          " has no storage type, or is not stored as raw data";
-    return std::nullopt;
-  }
-  auto fits = fitHalf(scales, {}, zeros ? 15 : 1);
-  if (!fits) return std::nullopt;
-  if (!*fits) {
-    WeightRef plain;
-    plain.tensor.name = ref.tensor.name;
-    if (auto other = asDequantized(weight)) return dequantized(*other, std::move(plain));
-    why = "weight '" + ref.tensor.name + "' has scales that f16 does not hold, and padded rows or zero points";
-    return std::nullopt;
-  }
-  ref.tensor.storage = *storage;
-  ref.tensor.shape = {weight.rows, weight.columns};
-  ref.begin = weight.begin;
-  ref.end = weight.end;
-  ref.unropeHeads = weight.unropeHeads;
-  ref.shape = {weight.end ? weight.end - weight.begin : weight.rows, weight.columns};
-  return ref;
-}
-
-std::optional<WeightRef> Raiser::reference(const Weight &weight) {
-  onnx::ParamOp param = weight.param;
-  auto type = cast<RankedTensorType>(param.getType());
-  WeightRef ref;
-  ref.tensor.name = param.getSymName().str();
-  if (weight.bits) return blocks(weight, std::move(ref));
-  if (weight.qdq) return dequantized(weight, std::move(ref));
-  Type element = type.getElementType();
-  if (element.isF32()) ref.tensor.storage = StorageType::f32;
-  else if (element.isF16()) ref.tensor.storage = StorageType::f16;
-  else if (element.isBF16()) ref.tensor.storage = StorageType::bf16;
-  else {
-    why = "weight '" + ref.tensor.name + "' has an element type that is no storage type";
-    return std::nullopt;
-  }
-  if (auto file = dyn_cast<onnx::FileAttr>(param.getValue())) {
-    ref.tensor.path = file.getPath().str();
-    ref.tensor.offset = file.getOffset();
-  } else {
-    auto values = params.read(param);
-    if (!values.ok() || !element.isF32()) {
-      why = "weight '" + ref.tensor.name + "' is not stored as raw data";
-      return std::nullopt;
-    }
-    ref.tensor.values.assign((*values)->f.begin(), (*values)->f.end());
-  }
-  if (!weight.columns) ref.tensor.shape = {type.getNumElements()};
-  else ref.tensor.shape = weight.transpose ? std::vector<int64_t>{weight.columns, weight.rows} : std::vector<int64_t>{weight.rows, weight.columns};
-  if (elementsOf(ref.tensor.shape) != type.getNumElements()) {
-    why = "weight '" + ref.tensor.name + "' is used in another shape than it has";
-    return std::nullopt;
-  }
-  ref.transpose = weight.transpose;
-  ref.begin = weight.begin;
-  ref.end = weight.end;
-  ref.plusOne = weight.plusOne;
-  ref.unropeHeads = weight.unropeHeads;
-  int64_t rows = weight.end ? weight.end - weight.begin : weight.rows;
-  ref.shape = weight.columns ? std::vector<int64_t>{rows, weight.columns} : std::vector<int64_t>{rows};
-  return ref;
-}
-
-bool Raiser::finish(Parts &parts, WeightMap &weights) {
+bool Raiser::finish(const Roles &roles, Parts &parts, WeightMap &weights) {
   ModelConfig &config = parts.config;
+  Parts raw = parts; // as runs say it
   adopt(parts);
   std::vector<Rope> formulas;
   if (hint) formulas = hint->ropes;
-  if (why = fitRopes(parts, formulas, sixteenBits, remarks); !why.empty()) {
-    where = parts.ropes[config.ropes.size()].loc; // the first that is none
-    return false;
-  }
-  for (auto &[op, table] : tables) // the runs saw some of their rows only
-    if (why = checkTable(config, *table, sixteenBits); !why.empty()) {
-      where = op->getLoc();
-      return false;
-    }
+  Parts again = parts;
+  auto fit = [&](Parts &all, std::vector<std::string> &says) {
+    why = fitRopes(all, formulas, sixteenBits, says);
+    if (!why.empty()) where = all.ropes[all.config.ropes.size()].loc; // the first that is none
+    return why.empty();
+  };
+  if (!fit(parts, remarks)) return false;
+  if (!lookIntoTables(roles, raw, config)) return false;
+  // What was seen there follows the same formulas.
+  std::vector<std::string> said;
+  again.ropes = std::move(raw.ropes);
+  if (!fit(again, said)) return false;
   auto head = parts.weights.find({lathe::Role::head, -1, false});
   if (head != parts.weights.end() && sameMatrix(parts.weights[{lathe::Role::embedding, -1, false}], head->second)) {
     config.tiedHead = true;
@@ -737,7 +328,7 @@ OwningOpRef<ModuleOp> Raiser::run() {
     if (ok) {
       remarks = start;
       remarks.insert(remarks.end(), parts.layers.begin(), parts.layers.end());
-      ok = finish(parts, weights);
+      ok = finish(roles, parts, weights);
     }
     if (ok) {
       layers = parts.config.layers.size();
@@ -754,7 +345,6 @@ OwningOpRef<ModuleOp> Raiser::run() {
   return nullptr;
 }
 
-} // namespace
 } // namespace lathe::raise
 
 namespace {

@@ -8,21 +8,7 @@
 #include <set>
 
 namespace lathe::raise {
-namespace {
 
-constexpr double ulpOfOne = 1.1920928955078125e-07;
-constexpr int tolerance = 4; ///< ulp
-
-/// Distance of two floats of one sign in units of the larger one's last place.
-double ulps(double a, double b) {
-  if (a == b) return 0;
-  double larger = std::max(std::fabs(a), std::fabs(b));
-  int exponent;
-  std::frexp(larger, &exponent);
-  return std::fabs(a - b) / std::ldexp(1.0, exponent - 24);
-}
-
-/// What rounding to 16 bits may have done to a value of all these, relative to it: 2^-11 of f16, 2^-8 of bf16. 0 for tables of float32.
 double grainOf(llvm::ArrayRef<llvm::ArrayRef<double>> lists) {
   bool half = true, brain = true;
   for (llvm::ArrayRef<double> values : lists)
@@ -35,7 +21,20 @@ double grainOf(llvm::ArrayRef<llvm::ArrayRef<double>> lists) {
   return brain ? std::ldexp(1.0, -8) : half ? std::ldexp(1.0, -11) : 0; // f16 holds most of what bf16 holds
 }
 
-double grainOf(const RopeParts &parts, bool sixteenBits) {
+namespace {
+
+constexpr int tolerance = ropeTolerance;
+
+/// Distance of two floats of one sign in units of the larger one's last place.
+double ulps(double a, double b) {
+  if (a == b) return 0;
+  double larger = std::max(std::fabs(a), std::fabs(b));
+  int exponent;
+  std::frexp(larger, &exponent);
+  return std::fabs(a - b) / std::ldexp(1.0, exponent - 24);
+}
+
+double grainOfParts(const RopeParts &parts, bool sixteenBits) {
   if (!sixteenBits) return 0;
   std::vector<llvm::ArrayRef<double>> lists;
   for (const Observation &o : parts.seen)
@@ -48,7 +47,7 @@ double grainOf(const RopeParts &parts, bool sixteenBits) {
 
 class Fitter {
 public:
-  Fitter(const RopeParts &parts, bool sixteenBits) : grain(grainOf(parts, sixteenBits)), parts(parts), count(static_cast<size_t>(parts.rotated / 2)) {}
+  Fitter(const RopeParts &parts, bool sixteenBits) : grain(grainOfParts(parts, sixteenBits)), parts(parts), count(static_cast<size_t>(parts.rotated / 2)) {}
   bool observe();
   /// All that was seen follows from |rope|.
   bool explains(const Rope &rope) const;
@@ -239,54 +238,6 @@ std::string fitRopes(Parts &parts, const std::vector<Rope> &hints, bool sixteenB
     config.ropes = hints;
     for (LayerConfig &layer : config.layers)
       if (layer.rope >= 0) layer.rope = hintOf[static_cast<size_t>(layer.rope)];
-  }
-  return "";
-}
-
-std::string checkTable(const ModelConfig &config, const Known &table, bool sixteenBits) {
-  int64_t rows = 1, columns = 1;
-  for (int64_t size : table.shape) // the first axis of more than one element is that of the positions
-    (rows == 1 ? rows : columns) *= size;
-  if (rows < 2 || columns < 1 || !table.isFloat()) return "";
-  struct Wave {
-    const Rope *rope;
-    size_t pair;
-    double scale;
-    int kind; ///< 0: cosine, 1: sine, 2: sine of the other sign
-  };
-  std::vector<Wave> waves;
-  std::set<double> starts = {0, 1};
-  for (const Rope &rope : config.ropes) {
-    auto count = static_cast<int64_t>(rope.inverseFrequencies.size());
-    if (columns != count && columns != 2 * count) continue;
-    starts.insert(rope.attentionFactor);
-    for (double scale : std::set<double>{1, rope.attentionFactor})
-      for (size_t k = 0; k < rope.inverseFrequencies.size(); ++k)
-        for (int kind : {0, 1, 2})
-          waves.push_back({&rope, k, scale, kind});
-  }
-  auto last = std::min(rows, config.maxSequence);
-  double grain = waves.empty() || !sixteenBits ? 0 : grainOf(std::vector<llvm::ArrayRef<double>>{table.f});
-  // Cosines and sines of angle 0; another table of such a size begins otherwise.
-  for (int64_t j = 0; j < columns; ++j)
-    if (llvm::none_of(starts, [&](double start) { return std::fabs(table.f[j] - start) <= tolerance * ulpOfOne + grain; })) return "";
-  auto fits = [&](const Wave &wave, int64_t column, int64_t p) {
-    double value = table.f[p * columns + column];
-    float angle = static_cast<float>(p) * static_cast<float>(wave.rope->inverseFrequencies[wave.pair]);
-    double wanted = wave.kind == 0 ? std::cos(double(angle)) : wave.kind == 1 ? std::sin(double(angle)) : -std::sin(double(angle));
-    double allowed = tolerance * ulpOfOne * (1 + angle) * wave.scale + grain * std::fabs(value) + (grain ? std::ldexp(1.0, -24) : 0);
-    return std::fabs(value - wanted * wave.scale) <= allowed;
-  };
-  for (int64_t j = 0; j < columns && !waves.empty(); ++j) {
-    int64_t furthest = 0;
-    for (const Wave &wave : waves) {
-      int64_t p = 0;
-      while (p < last && fits(wave, j, p))
-        ++p;
-      furthest = std::max(furthest, p);
-      if (p == last) break;
-    }
-    if (furthest < last) return "a stored table of cosines and sines follows no frequency at position " + std::to_string(furthest);
   }
   return "";
 }

@@ -171,8 +171,9 @@ void GraphRun::noteQuotient(NodeOp op, In in, const Known &result) {
 }
 
 void GraphRun::constant(onnx::ConstantOp op) {
-  values[op.getResult()] = known(fromElements(op.getValue()));
-  noteNumbers(*values[op.getResult()].known);
+  Abstract &made = values[op.getResult()] = known(fromElements(op.getValue()));
+  made.fixed = true;
+  noteNumbers(*made.known);
 }
 
 void GraphRun::weight(onnx::WeightOp op) {
@@ -265,9 +266,12 @@ void GraphRun::node(NodeOp op) {
   if (!done && someWeight && op.getOpType() == "Gather" && op.getDomain().empty() && in[0]->is == Abstract::weight && in[1]->is == Abstract::number &&
       onlyAdded(op.getOutputs()[0]))
     done = linears(op, in, out) && why.empty();
-  bool lookup = !done && op.getDomain().empty() && llvm::is_contained({"Gather", "GatherND", "Slice"}, op.getOpType()) && !in.empty() && allKnown(ArrayRef<Abstract *>(in).drop_front());
+  bool lookup = !done && op.getDomain().empty() && llvm::is_contained({"Gather", "GatherElements", "GatherND", "Slice"}, op.getOpType()) && !in.empty() &&
+                allKnown(ArrayRef<Abstract *>(in).drop_front());
   if (lookup) load(*in[0]);
-  if (lookup && in[0]->known && in[0]->known->isFloat() && in[0]->shape.size() > 1 && (in[0]->is == Abstract::weight || op.getInputs()[0].getDefiningOp<onnx::ConstantOp>()))
+  bool fixed = llvm::all_of(in, [](const Abstract *x) { return x->fixed || x->is == Abstract::absent || x->is == Abstract::weight; });
+  // Angles of a range are cosines by formula.
+  if (lookup && !fixed && in[0]->known && !in[0]->known->angles && (in[0]->is == Abstract::weight || in[0]->fixed))
     tables[op.getInputs()[0].getDefiningOp()] = in[0]->known;
   if (!done && allKnown(in) && llvm::none_of(in, [](const Abstract *x) { return x->is == Abstract::tokens || x->is == Abstract::term; })) {
     why.clear();
@@ -279,7 +283,7 @@ void GraphRun::node(NodeOp op) {
     if (result.ok()) {
       if (!result->empty()) noteQuotient(op, in, result->front());
       for (size_t k = 0; k < out.size() && k < result->size(); ++k)
-        out[k] = known(std::move((*result)[k]));
+        (out[k] = known(std::move((*result)[k]))).fixed = fixed;
       // 1 + w stays a weight (Gemma's norms).
       if (op.getOpType() == "Add")
         for (int k = 0; k < 2; ++k)
@@ -371,6 +375,7 @@ void GraphRun::runIf(NodeOp op, In in) {
   }
   for (auto [result, yielded, start] : llvm::zip(op.getOutputs(), end->getOperands(), first->getOperands())) {
     Abstract x = values[yielded];
+    x.fixed = false; // the branch may be chosen by sizes
     if (cached != taken && !sameAtStart(x, values[start])) {
       x = Abstract();
       x.why = "If: behind an empty past the graph takes another branch, which gives something else";

@@ -30,6 +30,7 @@ struct Abstract {
   bool swapped = false;               ///< of weight: the two axes are those of the stored matrix in reverse
   TermId id = -1;
   Layout layout;
+  bool fixed = false; ///< of number: computed from stored ones alone, whatever the sizes are
   std::string why; ///< of unknown: what was not recognised, and where
   mlir::Operation *at = nullptr;
 };
@@ -63,7 +64,7 @@ public:
   std::vector<bool> branches;
   /// What |branches| are behind a past. A run without one that takes another looks at both, which have to give the same; null: no run was before.
   const std::vector<bool> *usual = nullptr;
-  /// Stored matrices of floats whose rows or columns were looked up.
+  /// Stored tables of which something was looked up that depends on the sizes.
   std::map<mlir::Operation *, std::shared_ptr<const Known>> tables;
 
 private:

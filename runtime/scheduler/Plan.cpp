@@ -24,7 +24,7 @@ static constexpr double leastPace = 0.5;
 // Prompts that may lengthen a step at the same time, each by the time of a decode-only one.
 static constexpr double maxPacedPrompts = 4;
 // And so much less together: a step that is expected at exactly the bound passes it every second time.
-static constexpr double paceMargin = 0.1;
+static constexpr double paceMargin = 0.15;
 // Prefix comparisons of one pass; what was compared once is remembered.
 static constexpr uint32_t maxFreshChecks = 32;
 

@@ -64,7 +64,8 @@ static void addBreaks(const Known &table, size_t axis, int64_t last, std::set<in
   std::optional<size_t> other;
   for (auto [k, size] : llvm::enumerate(table.shape))
     if (k != axis && size > 1) other = other ? table.shape.size() : k;
-  bool matrix = other && *other < table.shape.size();
+  // What enters at column 0 is in the last rows still, where a run sees it.
+  bool matrix = other && *other < table.shape.size() && table.shape[*other] >= std::min(rows, last);
   int64_t columns = outer * inner;
   auto at = [&](int64_t row, int64_t column) { return table.number((column / inner * rows + row) * inner + column % inner); };
   auto goesOn = [&](int64_t p, auto rule) {

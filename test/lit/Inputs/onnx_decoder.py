@@ -562,11 +562,16 @@ class Graph:
                     *same, last = map(float, self.o.change[6:].split(','))
                     for limit in same + [last]:
                         s = self.op('Mul', s, self.op('Where', self.op('Greater', step, self.number(limit)), self.number(2 if limit == last else 1), self.number(1)))
-                if self.o.change.startswith(('list:', 'comb:')):  # a stored list says it of every length
+                if self.o.change.startswith(('list:', 'comb:', 'pair:')):  # a stored list says it of every length
                     what, place = self.o.change.split(':')
                     total = self.op('Gather', self.op('Shape', 'MASK'), self.constant(1), axis=0)
                     values = [2.0 if n == int(place) or what == 'comb' and n > int(place) and n % 2 else 1.0 for n in range(POSITIONS + 1)]
-                    s = self.op('Mul', s, self.op('Gather', self.weight(what, POSITIONS + 1, values=values), total, axis=0))
+                    if what == 'pair':  # beside that of the length before
+                        both = self.weight(what, POSITIONS + 1, 2, values=[x for n in range(POSITIONS + 1) for x in (values[n], values[n - 1])])
+                        factor = self.op('Gather', self.op('Gather', both, total, axis=0), self.constant(0), axis=0)
+                    else:
+                        factor = self.op('Gather', self.weight(what, POSITIONS + 1, values=values), total, axis=0)
+                    s = self.op('Mul', s, factor)
                 if self.o.change.startswith('past:'):
                     past = self.op('Slice', self.op('Shape', f'%past{i}k'), self.constant([2]), self.constant([3]))
                     s = self.op('Mul', s, self.op('Where', self.op('Equal', past, self.constant([int(self.o.change[5:])])), self.number(2), self.number(1)))
@@ -730,7 +735,7 @@ def main():
     parser.add_argument('--total', default='', choices=['', 'last-all', 'all-last'], help='what GroupQueryAttention takes for lengths is an input, its last place first or behind')
     parser.add_argument('--table', type=int, default=64, help='rows and columns of a mask that is stored')
     parser.add_argument('--change', default='', help='table|frequencies|clip|scale|hole:POSITION: what changes there, cosines or the scale of scores; '
-                        'table:FIRST-LAST and frequencies:LOW-HIGH, between them; moved:POSITION: a stored list of positions has the next one there; list:LENGTH, comb:LENGTH: the scale of scores is in a stored list of all lengths, and another for this one, or also for odd ones beyond; numbers:COUNT: so many constants; step:N, steps:N, past:N, prompt:N, bucket:N: the scale of scores in steps of N or of more than N tokens, behind a past of N, in first steps of more than N, or behind a past of 2 N to 3 N - 1; steps:M,...,N: the same, and steps are compared with M and more, where nothing changes; decode, first: the scale of scores in steps of one token, or behind an empty past')
+                        'table:FIRST-LAST and frequencies:LOW-HIGH, between them; moved:POSITION: a stored list of positions has the next one there; list|pair|comb:LENGTH: the scale of scores is in a stored list of all lengths, of pairs with the one before it, and another for this one, or also for odd ones beyond; numbers:COUNT: so many constants; step:N, steps:N, past:N, prompt:N, bucket:N: the scale of scores in steps of N or of more than N tokens, behind a past of N, in first steps of more than N, or behind a past of 2 N to 3 N - 1; steps:M,...,N: the same, and steps are compared with M and more, where nothing changes; decode, first: the scale of scores in steps of one token, or behind an empty past')
     parser.add_argument('--bias', action='store_true')
     parser.add_argument('--headnorm', action='store_true')
     parser.add_argument('--postnorms', action='store_true')

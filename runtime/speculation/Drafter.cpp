@@ -23,8 +23,8 @@ static constexpr uint32_t firstProbe = 32, lastProbe = 1024;
 static constexpr uint32_t programMatched = 8;
 /// Before the program has run the probability of its token is not known: of the tokens at |place|, whatever it was.
 static DraftKind anyOfProgram(uint32_t place) { return draftKind(DraftSource::program, 2 * programMatched, 0.7f, placeClass(place)); }
-// Drafts of a program that no plan took until it rests, and for how many steps.
-static constexpr uint32_t mostIgnored = 4, ignoredPause = 16;
+// Drafts of a program of which nothing was verified until it rests, and for how many steps: at first, and at most, as nothing is learned of them.
+static constexpr uint32_t mostIgnored = 4, firstRest = 16, lastRest = 256;
 
 void SharedSuffixes::add(std::span<const int32_t> text) {
   auto state = SuffixAutomaton::root;
@@ -74,6 +74,7 @@ Drafter::Drafter(Speculation method, std::span<const int32_t> prompt, uint32_t f
     : shared(shared), suffixes(std::move(tenant)), promptTokens(static_cast<uint32_t>(prompt.size())),
       acceptance(&shared.acceptance), probeAfter(firstProbe), trees(method == Speculation::suffixTree) {
   program.probeAfter = firstProbe;
+  program.rest = firstRest;
   text.reserve(prompt.size() + fresh);
   text.assign(prompt.begin(), prompt.end());
   uint32_t room = std::min(lookedUp, promptTokens + std::min(fresh, lookedUp));
@@ -189,12 +190,13 @@ float Drafter::programChance(uint32_t place) const {
 }
 
 bool Drafter::programReady() {
-  // The plan had other uses for the rows: so it will for some time.
+  // The program had nothing to say, or the plan other uses for the rows: so it will be for some time.
   if (std::exchange(program.open, false)) {
     if (std::exchange(program.probing, false)) program.probeAfter = std::min(2 * program.probeAfter, lastProbe);
     if (++program.ignored >= mostIgnored) {
       program.ignored = 0;
-      program.pause = ignoredPause;
+      program.pause = program.rest;
+      program.rest = std::min(2 * program.rest, lastRest);
     }
   }
   if (!program.pause) return true;
@@ -349,6 +351,7 @@ const Draft &Drafter::propose(uint32_t most) {
 void Drafter::verified(uint32_t drafted, uint32_t right) {
   open = program.open = false;
   unused = program.ignored = 0;
+  program.rest = firstRest;
   bool learns = best.tree || best.source == DraftSource::program; // chains that were looked up have learned from the tokens that came
   drafted = learns ? std::min(drafted, best.count) : 0;
   for (uint32_t i = 0; i < drafted; ++i) {

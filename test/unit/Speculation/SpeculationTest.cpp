@@ -650,6 +650,28 @@ TEST(Drafter, AProgramThatDoesNotPayIsTriedLessAndLess) {
   EXPECT_EQ(drafter.programChance(15), AcceptanceModel::assumed(draftKind(DraftSource::program, 16, 0.7f, placeClass(15))));
 }
 
+// A program that has nothing to say, or whose drafts no plan takes, rests longer and longer.
+TEST(Drafter, AProgramOfWhichNothingIsVerifiedRests) {
+  SharedDrafts shared;
+  Drafter drafter(Speculation::draft, Tokens{1, 2, 3}, 100, shared, nullptr);
+  auto asked = [&](int steps) {
+    int runs = 0;
+    for (int i = 0; i < steps; ++i)
+      if (drafter.programReady()) ++runs, drafter.beginProgram();
+    return runs;
+  };
+  EXPECT_EQ(asked(20), 4);
+  EXPECT_EQ(asked(4 + 32), 4);
+  EXPECT_EQ(asked(4 + 64), 4);
+  EXPECT_LE(asked(2600), 44); // 4 of 260 at last
+  for (int i = 0; i < 300 && !drafter.programReady(); ++i)
+    ;
+  drafter.beginProgram();
+  EXPECT_TRUE(drafter.putProgram(7, 0.9f));
+  drafter.verified(1, 1);
+  EXPECT_GE(asked(20), 4); // and as at first again
+}
+
 TEST(Drafter, ALongPromptIsIndexedByAndByAndALongerTextInItsTail) {
   Tokens prompt(12000);
   for (size_t i = 0; i < prompt.size(); ++i)

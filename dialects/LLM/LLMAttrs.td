@@ -28,6 +28,7 @@ def LLM_NBitsAttr : LLM_Attr<"NBits", "nbits"> {
     `#llm.nbits<"w", 4, block = 32, [576, 576], codes = "m.data" 0, scales = "m.data" 165888 f32, zeros = "" 0>`: name, bits (4 or 8), columns that share a
     scale, [rows, columns]; then where codes (rows x blocks x block * bits / 8 bytes, low nibble first), scales (rows x blocks) and, optionally, 4-bit
     zero points are. The storage is int4 in groups (with a minimum when there are zero points) or q8_0: scales are rounded to f16.
+    Groups are blocks or, where the last block of a row is not full, the largest halves of them that the columns are whole multiples of.
   }];
   let parameters = (ins StringRefParameter<"tensor name">:$name, "int64_t":$bits, "int64_t":$block, ArrayRefParameter<"int64_t">:$shape,
                         StringRefParameter<"path">:$codes, "int64_t":$codesOffset, StringRefParameter<"path">:$scales, "int64_t":$scalesOffset,

@@ -76,8 +76,11 @@ FailureOr<ExpressionType> lathe::llm::inferExpression(Attribute expression,
   return llvm::TypeSwitch<Attribute, FailureOr<ExpressionType>>(expression)
       .Case<FileAttr>([&](FileAttr a) { return leaf(a.getShape(), a.getStorage()); })
       .Case<NBitsAttr>([&](NBitsAttr a) -> FailureOr<ExpressionType> {
-        auto storage = nbitsStorage(static_cast<int>(a.getBits()), a.getBlock(), !a.getZeros().empty());
-        if (!storage || a.getShape().size() != 2)
+        if (a.getShape().size() != 2) return emitError() << "expected a matrix, found " << a.getShape().size() << " axes";
+        // Where no group fits the columns, the type of whole blocks says what they should be.
+        auto storage = nbitsStorage(static_cast<int>(a.getBits()), a.getShape()[1], a.getBlock(), !a.getZeros().empty());
+        if (!storage) storage = nbitsStorage(static_cast<int>(a.getBits()), a.getBlock(), !a.getZeros().empty());
+        if (!storage)
           return emitError() << "expected a matrix of 4 bits in blocks of 32, 64 or 128, or of 8 bits in blocks of 32 without zero points";
         return leaf(a.getShape(), static_cast<Storage>(*storage));
       })

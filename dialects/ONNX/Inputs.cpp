@@ -37,13 +37,26 @@ static std::string text(Attribute attribute) {
 std::string inputName(func::FuncOp graph, unsigned argument) { return text(graph.getArgAttr(argument, "onnx.name")); }
 std::string resultName(func::FuncOp graph, unsigned result) { return text(graph.getResultAttr(result, "onnx.name")); }
 
-void chooseCacheBranch(func::FuncOp graph) {
+/// One element of |bits| bits.
+static bool isOne(Type type, unsigned bits) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  return tensor && tensor.getElementType().isInteger(bits) && tensor.hasStaticShape() && tensor.getNumElements() == 1;
+}
+
+bool asksForLogits(StringRef name, Type type) {
+  return (name == "num_logits_to_keep" || name == "logits_to_keep") && (isOne(type, 64) || isOne(type, 32));
+}
+
+void fixChoices(func::FuncOp graph) {
   if (!graph || graph.isExternal()) return;
   for (unsigned i = graph.getNumArguments(); i-- > 0;) {
+    std::string name = inputName(graph, i);
     auto type = dyn_cast<RankedTensorType>(graph.getArgument(i).getType());
-    if (inputName(graph, i) != "use_cache_branch" || !type || !type.getElementType().isInteger(1) || !type.hasStaticShape() || type.getNumElements() != 1) continue;
+    bool branch = name == "use_cache_branch" && isOne(type, 1);
+    if (!branch && !asksForLogits(name, type)) continue;
     OpBuilder b = OpBuilder::atBlockBegin(&graph.front());
-    auto chosen = ConstantOp::create(b, graph.getLoc(), type, DenseElementsAttr::get(type, true));
+    auto value = b.getIntegerAttr(type.getElementType(), branch ? 1 : everyToken);
+    auto chosen = ConstantOp::create(b, graph.getLoc(), type, DenseElementsAttr::get(type, ArrayRef<Attribute>(value)));
     graph.getArgument(i).replaceAllUsesWith(chosen);
     (void)graph.eraseArgument(i);
   }

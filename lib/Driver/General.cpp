@@ -268,7 +268,7 @@ Result<PackageReport> packageGeneralGraph(ModuleOp module, const ModelText &mode
       if (d.getSeverity() == DiagnosticSeverity::Error) complaints += (complaints.empty() ? "" : "; ") + d.str();
       return success();
     });
-    onnx::chooseCacheBranch(main);
+    onnx::fixChoices(main);
     PassManager pm(module.getContext());
     pm.addPass(createONNXToLinalgPass());
     if (failed(pm.run(module))) return Status(StatusCode::unsupported, complaints);

@@ -103,7 +103,7 @@ static FailureOr<RowValues> runSequence(ModuleOp module, func::FuncOp main, cons
 
 FailureOr<std::vector<RowValues>> runGraph(ModuleOp module, const std::vector<std::vector<int64_t>> &sequences, int64_t chunk, bool last) {
   auto main = module.lookupSymbol<func::FuncOp>("main");
-  lathe::onnx::chooseCacheBranch(main);
+  lathe::onnx::fixChoices(main);
   std::vector<RowValues> out;
   for (const std::vector<int64_t> &tokens : sequences) {
     auto rows = runSequence(module, main, tokens, chunk, last);

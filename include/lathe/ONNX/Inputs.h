@@ -25,8 +25,13 @@ std::string presentName(llvm::StringRef past);
 /// "onnx.name" of an argument or result, "" without one.
 std::string inputName(mlir::func::FuncOp graph, unsigned argument);
 std::string resultName(mlir::func::FuncOp graph, unsigned result);
-/// Exports of two graphs in one choose by an input, `use_cache_branch`, a bool: it becomes true, which is the graph that reads a cache, an empty one as well.
-void chooseCacheBranch(mlir::func::FuncOp graph);
+/// An input of how many of the last tokens logits are wanted, num_logits_to_keep or logits_to_keep: one integer.
+bool asksForLogits(llvm::StringRef name, mlir::Type type);
+/// What such an input says for all tokens of a step, however many there are: more than any step has.
+constexpr int64_t everyToken = int64_t(1) << 30;
+/// Makes constants of inputs of |graph| that choose what it does: everyToken of such ones; and exports of two graphs in one choose by `use_cache_branch`,
+/// a bool, which becomes true: the graph that reads a cache, an empty one as well.
+void fixChoices(mlir::func::FuncOp graph);
 /// Whether |value| is a cache of fixed length that TensorScatter writes into.
 bool isScattered(mlir::Value value);
 

@@ -53,6 +53,14 @@ constexpr std::optional<StorageType> nbitsStorage(int bits, int64_t block, bool 
   }
 }
 
+/// The same of a matrix of |columns|. Where its last block is not full, smaller groups with its scales hold what is there; none if no group fits.
+constexpr std::optional<StorageType> nbitsStorage(int bits, int64_t columns, int64_t block, bool zeros) {
+  if (block < 1 || !nbitsStorage(bits, block, zeros)) return std::nullopt;
+  for (int64_t group = block; group >= 32; group /= 2)
+    if (columns % group == 0) return nbitsStorage(bits, group, zeros);
+  return std::nullopt;
+}
+
 /// True when a row of |columns| is whole blocks (own types pad the last one).
 bool rowFits(StorageType type, int64_t columns);
 /// Bytes of a stored row.

@@ -41,7 +41,7 @@ struct NBitsMatrix : QuantizedMatrix {
   int64_t codesOffset = 0, scalesOffset = 0, zerosOffset = 0;
 
   int64_t blocks() const { return (columns + block - 1) / block; }
-  StorageType storage() const override { return *nbitsStorage(bits, block, zeros != nullptr); }
+  StorageType storage() const override { return *nbitsStorage(bits, columns, block, zeros != nullptr); }
   Status check() const override;
   /// Scales, and minima -zero * scale, rounded to f16.
   Status makeRow(int64_t row, uint8_t *out) const override;

@@ -116,7 +116,7 @@ Result<std::vector<Known>> evaluate(NodeOp op, Inputs inputs) {
     Known angles = *inputs[0];
     angles.angles = nullptr;
     (*out)[0].angles = std::make_shared<Known>(std::move(angles));
-  } else if (name == "Cast" && inputs[0]->angles && (*out)[0].isFloat()) {
+  } else if (name.starts_with("Cast") && inputs[0]->angles && (*out)[0].isFloat()) {
     (*out)[0].angles = inputs[0]->angles; // the values are rounded, not what they are cosines of
   } else if (keepsAngles(name) && inputs[0]->angles) {
     SmallVector<const Known *> moved(inputs.begin(), inputs.end());

@@ -51,6 +51,7 @@ static llvm::DenseSet<Value> sourcesOf(func::FuncOp main, llvm::function_ref<boo
     if (!sources.insert(value).second) continue;
     auto node = value.getDefiningOp<NodeOp>();
     if (!node || !node.getDomain().empty() || node.getOutputs()[0] != value) continue;
+    if (node.getOpType() == "CastLike") todo.push_back(node.getInputs()[0]);
     if (llvm::is_contained({"Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Transpose", "Expand", "Concat", "Mul", "MatMul", "Add", "Sub", "Einsum"}, node.getOpType()))
       llvm::append_range(todo, node->getOperands());
   }
@@ -87,7 +88,9 @@ std::vector<SmallVector<Role>> Raiser::assignments() {
     }
     // Heads and their sizes; products of what a damaged file says may not fit a number.
     bool sane = !type.hasRank() || llvm::all_of(type.getShape(), [](int64_t n) { return ShapedType::isDynamic(n) || (n >= 0 && n <= (1 << 20)); });
-    if (!integer && name.contains("mask") && type.hasRank() && type.getRank() == 2) {
+    if (onnx::asksForLogits(name, type)) {
+      fixed[k] = Role::all;
+    } else if (!integer && name.contains("mask") && type.hasRank() && type.getRank() == 2) {
       fixed[k] = Role::mask; // 1 for each token, as integers are
     } else if (!integer && sane && type.hasRank() && type.getRank() == 5 && type.getDimSize(0) == 2 && !type.isDynamicDim(2) && !type.isDynamicDim(4)) {
       fixed[k] = Role::pair;
@@ -193,7 +196,10 @@ void Raiser::readHints() {
   if (auto json = parsed("onnx.config")) {
     auto config = readModelConfig(*json, options);
     if (config.ok()) hint = *std::move(config);
-    else remarks.push_back("config.json beside the model is not used: " + config.status().message());
+    else remarks.push_back("config.json beside the model is not used, but for its positions: " + config.status().message());
+    // What every family calls the same.
+    if (auto it = json->find("max_position_embeddings"); !config.ok() && it != json->end() && it->is_number_integer())
+      contextLength = std::clamp<int64_t>(it->is_number_unsigned() ? std::min<uint64_t>(it->get<uint64_t>(), INT64_MAX) : it->get<int64_t>(), 0, int64_t(1) << 28);
   }
   auto genai = parsed("onnx.genai_config");
   auto number = [&](const char *path) -> int64_t {
@@ -204,7 +210,7 @@ void Raiser::readHints() {
     damaged = "genai_config.json beside the model: '" + std::string(path + 1) + "': expected an integer, found " + value.type_name();
     return 0;
   };
-  contextLength = number("/model/context_length");
+  if (int64_t length = number("/model/context_length")) contextLength = length;
   genaiHeadSize = number("/model/decoder/head_size");
 }
 

@@ -128,14 +128,14 @@ static std::optional<Weight> asDequantized(Weight weight) {
   if (weight.columns != blocks * weight.block || weight.columns % 2 || (weight.zeros && !even)) return std::nullopt;
   weight.qdqBlock[0] = 1;
   weight.qdqBlock[1] = weight.block;
-  if (!weight.zeros) weight.zeroNumbers = {weight.bits == 8 ? 128.0 : 8.0};
+  if (!weight.zeros && weight.zeroNumbers.empty()) weight.zeroNumbers = {weight.bits == 8 ? 128.0 : 8.0};
   return weight;
 }
 
 /// A block-quantized weight.
 std::optional<WeightRef> Raiser::blocks(const Weight &weight, WeightRef ref) {
-  auto storage = nbitsStorage(static_cast<int>(weight.bits), weight.block, static_cast<bool>(const_cast<onnx::ParamOp &>(weight.zeros)));
-  if (!storage)
+  auto storage = nbitsStorage(static_cast<int>(weight.bits), weight.columns, weight.block, static_cast<bool>(const_cast<onnx::ParamOp &>(weight.zeros)));
+  if (!storage || !weight.zeroNumbers.empty())
     if (auto other = asDequantized(weight)) return dequantized(*other, std::move(ref));
   TensorRef::Blocks &blocks = ref.tensor.blocks;
   blocks.bits = static_cast<int>(weight.bits);
@@ -143,11 +143,11 @@ std::optional<WeightRef> Raiser::blocks(const Weight &weight, WeightRef ref) {
   onnx::ParamOp scales = weight.scales, zeros = weight.zeros;
   Type scaleType = cast<RankedTensorType>(scales.getType()).getElementType();
   blocks.scaleStorage = scaleType.isF16() ? StorageType::f16 : scaleType.isBF16() ? StorageType::bf16 : StorageType::f32;
-  bool good = storage && (scaleType.isF32() || scaleType.isF16() || scaleType.isBF16()) && place(weight.param, ref.tensor.path, ref.tensor.offset) &&
+  bool good = storage && weight.zeroNumbers.empty() && (scaleType.isF32() || scaleType.isF16() || scaleType.isBF16()) && place(weight.param, ref.tensor.path, ref.tensor.offset) &&
               place(scales, blocks.scales, blocks.scalesOffset) && (!zeros || place(zeros, blocks.zeros, blocks.zerosOffset));
   if (!good) {
-    why = "weight '" + ref.tensor.name + "' of " + std::to_string(weight.bits) + " bits in blocks of " + std::to_string(weight.block) +
-          " has no storage type, or is not stored as raw data";
+    why = "weight '" + ref.tensor.name + "' of " + std::to_string(weight.bits) + " bits in blocks of " + std::to_string(weight.block) + " along " + std::to_string(weight.columns) +
+          " columns has no storage type, or is not stored as raw data";
     return std::nullopt;
   }
   auto fits = fitHalf(scales, {}, zeros ? 15 : 1);

@@ -82,14 +82,15 @@ Abstract GraphRun::argument(BlockArgument arg, Role role) {
   }
   case Role::writeIndex:
   case Role::totalLength:
-  case Role::one: {
+  case Role::one:
+  case Role::all: {
     Shape shape;
-    bool perSequence = role != Role::one && type.hasRank() && type.getRank() == 1 && type.isDynamicDim(0);
+    bool perSequence = role != Role::one && role != Role::all && type.hasRank() && type.getRank() == 1 && type.isDynamicDim(0);
     for (int64_t k = 0; type.hasRank() && k < type.getRank(); ++k)
       shape.push_back(perSequence ? sizes.batch : 1);
     Known value = Known::make(element, shape);
     for (int64_t k = 0, n = value.elements(); k < n; ++k)
-      value.set(k, role == Role::one ? 1.0 : static_cast<double>(role == Role::writeIndex ? sizes.past : sizes.total()));
+      value.set(k, role == Role::one ? 1.0 : static_cast<double>(role == Role::all ? onnx::everyToken : role == Role::writeIndex ? sizes.past : sizes.total()));
     return known(std::move(value));
   }
   case Role::buffer: {
@@ -162,7 +163,7 @@ void GraphRun::noteThresholds(NodeOp op, In in) {
 
 void GraphRun::noteQuotient(NodeOp op, In in, const Known &result) {
   StringRef name = op.getOpType();
-  bool rounds = llvm::is_contained({"Floor", "Ceil", "Round", "Mod", "BitShift"}, name) || (name == "Div" && !result.isFloat()) || (name == "Cast" && in[0]->known && in[0]->known->isFloat() && !result.isFloat());
+  bool rounds = llvm::is_contained({"Floor", "Ceil", "Round", "Mod", "BitShift"}, name) || (name == "Div" && !result.isFloat()) || (name.starts_with("Cast") && in[0]->known && in[0]->known->isFloat() && !result.isFloat());
   if (!op.getDomain().empty() || !rounds || result.elements() > 8) return;
   auto &values = quotients[op];
   values.clear();
@@ -224,7 +225,7 @@ static bool onlyAdded(Value value) {
       auto node = dyn_cast<NodeOp>(user);
       if (!node) return false;
       StringRef name = node.getOpType();
-      if (name == "Cast") todo.push_back(node.getOutputs()[0]);
+      if (name.starts_with("Cast")) todo.push_back(node.getOutputs()[0]);
       else if (name != "Add" && name != "Shape" && !name.starts_with("Skip")) return false;
     }
   return true;
@@ -237,6 +238,13 @@ void GraphRun::node(NodeOp op) {
   std::vector<Abstract> out(op.getOutputs().size());
   terms.loc = op.getLoc();
   why.clear();
+  // Of what it is cast like, CastLike takes the type only.
+  Abstract like;
+  if (in.size() == 2 && op.getDomain().empty() && op.getOpType() == "CastLike" && in[1]->is != Abstract::absent && in[1]->is != Abstract::unknown) {
+    like = known(Known::make(in[1]->type, {}));
+    like.fixed = true;
+    in[1] = &like;
+  }
   const Abstract *bad = nullptr;
   for (const Abstract *x : in)
     if (x->is == Abstract::unknown) bad = x;
@@ -291,7 +299,7 @@ void GraphRun::node(NodeOp op) {
             out[0].of = in[k]->of;
             out[0].of.plusOne = true;
           }
-      if (op.getOpType() == "Cast" && in[0]->of && keepsValues(in[0]->type, out[0].type)) out[0].of = in[0]->of;
+      if (op.getOpType().starts_with("Cast") && in[0]->of && keepsValues(in[0]->type, out[0].type)) out[0].of = in[0]->of;
       done = true;
     } else {
       why = result.status().message();

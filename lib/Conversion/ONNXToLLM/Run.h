@@ -10,8 +10,8 @@
 namespace lathe::raise {
 
 /// What the inputs of a graph are. buffer: a past that TensorScatter writes into, from writeIndex on; pair: keys and values in one tensor
-/// [2, batch, heads, past, size].
-enum class Role { tokens, positions, mask, past, buffer, pair, writeIndex, totalLength, one };
+/// [2, batch, heads, past, size]; all: of how many tokens logits are wanted.
+enum class Role { tokens, positions, mask, past, buffer, pair, writeIndex, totalLength, one, all };
 /// The number of the values' half of a past of Role::pair; that of its keys is its argument's.
 constexpr int64_t pairValues = int64_t(1) << 32;
 

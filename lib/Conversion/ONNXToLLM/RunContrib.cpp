@@ -70,7 +70,31 @@ bool GraphRun::rotary(NodeOp op, In in, Out out) {
   if (!rotated) rotated = size;
   if (rotated < 1 || rotated > size || rotated / 2 != cosines.known->shape.back() || rotated % 2) return refuse("cosines for another size than " + std::to_string(rotated));
   FailureOr<int> c, s;
-  if (positions) {
+  // Of what was computed for the tokens of this run, positions choose rows.
+  auto chosen = [&](const Abstract &table) { return onnx::isFloat(table.type) && table.is == Abstract::number && !table.fixed && table.known->shape.size() == 2; };
+  if (positions && positions->known->elements() == sizes.batch * sizes.step && chosen(cosines) && chosen(sines)) {
+    Layout layout = {{{Dim::batch, sizes.batch}}, {{Dim::step, sizes.step}}, {{Dim::feature, rotated / 2, 1}}};
+    normalize(layout);
+    auto rows = [&](const Known &table) -> FailureOr<int> {
+      auto take = [&](const Known &from) -> FailureOr<Known> {
+        Known out = Known::make(from.type, {sizes.batch, sizes.step, rotated / 2});
+        for (int64_t r = 0; r < sizes.batch * sizes.step; ++r) {
+          int64_t at = positions->known->i[static_cast<size_t>(r)];
+          if (at < 0 || at >= from.shape[0]) return failure();
+          for (int64_t k = 0; k < rotated / 2; ++k)
+            out.f[static_cast<size_t>(r * (rotated / 2) + k)] = from.number(at * (rotated / 2) + k);
+        }
+        return out;
+      };
+      auto values = take(table);
+      if (failed(values)) return failure();
+      if (table.angles)
+        if (auto angles = take(*table.angles); succeeded(angles)) values->angles = std::make_shared<const Known>(std::move(*angles));
+      return tableOf(*values, layout, values->shape);
+    };
+    c = rows(*cosines.known);
+    s = rows(*sines.known);
+  } else if (positions) {
     c = cacheTable(cosines.known, positions->known.get());
     s = cacheTable(sines.known, positions->known.get());
   } else {
@@ -413,24 +437,25 @@ bool GraphRun::quantized(NodeOp op, In in, Out out) {
   bool lookup = name == "GatherBlockQuantized";
   const Abstract &codes = *in[lookup ? 0 : 1];
   const Abstract &scales = *in[2], *zeros = at(3);
+  // Of zero points, a few bytes are numbers.
   for (const Abstract *x : {&codes, &scales, zeros})
-    if (x && !asStored(*x)) return refuse("codes, scales or zero points that are no weights as they are stored");
+    if (x && !asStored(*x) && !(x == zeros && x->known)) return refuse("codes, scales or zero points that are no weights as they are stored");
   if (!hasScales(scales)) return refuse("scales that are stored in another type than float32, float16 or bfloat16");
   Weight w;
   w.param = codes.of.param;
   w.scales = scales.of.param;
-  if (zeros) w.zeros = zeros->of.param;
+  if (zeros && asStored(*zeros)) w.zeros = zeros->of.param;
   w.bits = op.getInt("bits", 4);
   w.block = op.getInt("block_size", 128);
   if (op.getInt("weight_prepacked", 0)) return refuse("codes in the order of one accelerator (weight_prepacked)");
   if (w.block < 1 || (w.bits != 4 && w.bits != 8)) return refuse("weights of " + Twine(w.bits) + " bits in blocks of " + Twine(w.block));
-  bool bytes = codes.type == DataType::uint8;
+  bool bytes = codes.type == DataType::uint8, nibbles = false;
   if (lookup) {
     if (op.getInt("gather_axis", 0) != 0 || op.getInt("quantize_axis", 1) != 1 || codes.shape.size() != 2) return refuse("a lookup that is not of rows of a matrix");
     // Without zero points, 4-bit types have their zero at 0 and bytes at half the range.
-    if (!bytes) return refuse("codes that are not in bytes");
+    nibbles = codes.type == DataType::int4 || codes.type == DataType::uint4;
     w.rows = codes.shape[0];
-    w.columns = codes.shape[1] * 8 / w.bits;
+    w.columns = nibbles ? codes.shape[1] : codes.shape[1] * 8 / w.bits;
   } else {
     w.rows = op.getInt("N", 0);
     w.columns = op.getInt("K", 0);
@@ -443,9 +468,27 @@ bool GraphRun::quantized(NodeOp op, In in, Out out) {
   auto fits = [&](const Shape &found, int64_t each) { return found == Shape{w.rows * each} || found == Shape{w.rows, each}; };
   if (!fits(scales.shape, blocks))
     return refuse("scales that do not fit the matrix: expected " + shapeText({w.rows, blocks}) + ", found " + shapeText(scales.shape));
-  if (!bytes || elementsOf(codes.shape) != w.rows * blocks * w.block * w.bits / 8) return refuse("codes that do not fit the matrix");
-  if (int64_t each = (blocks * w.bits + 7) / 8; zeros && (zeros->type != DataType::uint8 || !fits(zeros->shape, each)))
+  if (nibbles) { // as those of DequantizeLinear
+    if (zeros && (zeros->type != codes.type || !fits(zeros->shape, blocks)))
+      return refuse("zero points that do not fit the matrix: expected " + onnx::dataTypeName(codes.type) + " of " + shapeText({w.rows, blocks}) + ", found " + onnx::dataTypeName(zeros->type) + " of " +
+                    shapeText(zeros->shape));
+    w.qdq = true;
+    w.qdqBlock[1] = std::min(w.block, w.columns);
+    w.bits = w.block = 0;
+    if (!zeros) w.zeroNumbers = {0};
+  } else if (!bytes || elementsOf(codes.shape) != w.rows * blocks * w.block * w.bits / 8) {
+    return refuse("codes that do not fit the matrix: expected bytes of " + shapeText({w.rows, blocks * w.block * w.bits / 8}) + ", found " + onnx::dataTypeName(codes.type) + " of " + shapeText(codes.shape));
+  }
+  if (int64_t each = (blocks * w.bits + 7) / 8; zeros && !nibbles && (zeros->type != DataType::uint8 || !fits(zeros->shape, each)))
     return refuse("zero points that do not fit the matrix: expected bytes of " + shapeText({w.rows, each}) + ", found " + onnx::dataTypeName(zeros->type) + " of " + shapeText(zeros->shape));
+  if (zeros && !w.zeros)
+    for (int64_t r = 0; r < w.rows; ++r)
+      for (int64_t b = 0; b < blocks; ++b) {
+        const Known &all = *zeros->known;
+        int64_t at = r * blocks + b, perByte = nibbles ? 1 : 8 / w.bits;
+        if (nibbles) w.zeroNumbers.push_back(all.number(at));
+        else w.zeroNumbers.push_back(static_cast<double>(all.i[r * ((blocks + perByte - 1) / perByte) + b / perByte] >> (b % perByte * w.bits) & ((1 << w.bits) - 1)));
+      }
   if (lookup) {
     if (in[1]->is != Abstract::tokens) return refuse("a lookup by something else than tokens");
     Layout layout;

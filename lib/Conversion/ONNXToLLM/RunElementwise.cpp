@@ -180,6 +180,16 @@ bool GraphRun::elementwise(NodeOp op, In in, Out out) {
       out[0] = b;
       return true;
     }
+    // A condition that is a number says which.
+    if (x.known && x.known->elements() > 0 && x.known->uniform()) {
+      const Abstract &taken = x.known->number(0) ? a : b;
+      auto values = onnx::broadcastShape(a.shape, b.shape);
+      auto whole = succeeded(values) ? onnx::broadcastShape(x.shape, *values) : values;
+      if (taken.is == Abstract::term && succeeded(whole) && Shape(*whole) == taken.shape) {
+        out[0] = taken;
+        return true;
+      }
+    }
     return refuse("a choice that is neither a causal mask nor a guard of a softmax");
   }
   if (x.is != Abstract::term) return false;

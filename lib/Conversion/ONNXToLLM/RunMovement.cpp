@@ -125,12 +125,14 @@ bool GraphRun::movement(NodeOp op, In in, Out out) {
   SmallVector<const Known *> numbers;
   for (const Abstract *v : in)
     numbers.push_back(v->known.get());
+  const bool casts = name == "Cast" || (name == "CastLike" && in.size() == 2);
+  const auto to = name == "CastLike" && casts ? in[1]->type : static_cast<DataType>(op.getInt("to", 0)); // of casts
   auto needs = [&](unsigned k) { return k >= in.size() || in[k]->is == Abstract::absent || in[k]->known; };
   auto given = [&](unsigned k) { return k < in.size() && in[k]->known; }; // an input may be absent that the operator cannot do without
 
   if (x.is == Abstract::tokens) {
-    if (name == "Identity" || name == "Cast") {
-      DataType type = name == "Cast" ? static_cast<DataType>(op.getInt("to", 0)) : x.type;
+    if (name == "Identity" || casts) {
+      DataType type = casts ? to : x.type;
       bool wide = type == DataType::int64 || type == DataType::int32 || type == DataType::uint64 || type == DataType::uint32;
       if (!wide && type != x.type) return refuse("turns tokens into " + onnx::dataTypeName(type));
       out[0] = x;
@@ -153,12 +155,11 @@ bool GraphRun::movement(NodeOp op, In in, Out out) {
   if (x.is == Abstract::weight) {
     // A matrix may be transposed; other moves must leave the order of the elements as it is.
     auto rank = x.shape.size();
-    auto to = static_cast<DataType>(op.getInt("to", 0));
-    if (name == "Cast" && onnx::isFloat(to) && onnx::isFloat(x.type) && !keepsValues(x.type, to)) return refuse("rounds a weight to " + onnx::dataTypeName(to));
-    if (name == "Identity" || (name == "Cast" && keepsValues(x.type, to))) {
+    if (casts && onnx::isFloat(to) && onnx::isFloat(x.type) && !keepsValues(x.type, to)) return refuse("rounds a weight to " + onnx::dataTypeName(to));
+    if (name == "Identity" || (casts && keepsValues(x.type, to))) {
       out[0] = x;
-      if (name == "Cast") out[0].type = to;
-      if (name == "Cast" && x.known) {
+      if (casts) out[0].type = to;
+      if (casts && x.known) {
         auto cast = evaluate(op, numbers);
         if (cast.ok()) out[0].known = std::make_shared<const Known>(std::move((*cast)[0]));
       }
@@ -218,8 +219,7 @@ bool GraphRun::movement(NodeOp op, In in, Out out) {
     out[0] = x;
     return true;
   }
-  if (name == "Cast") {
-    auto to = static_cast<DataType>(op.getInt("to", 0));
+  if (casts) {
     if (!onnx::isFloat(to)) return terms[x.id].kind == Kind::unary && terms[x.id].name == "isnan" ? (out[0] = x, true) : refuse("turns values of tokens into integers");
     if (!keepsValues(x.type, to)) return refuse("rounds values of tokens to " + onnx::dataTypeName(to) + ", which is not the type of the graph's weights");
     out[0] = x;

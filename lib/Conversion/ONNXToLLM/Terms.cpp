@@ -21,7 +21,7 @@ std::string Weight::key() const {
   std::snprintf(text, sizeof(text), "%p/%p/%p %d%d %lld-%lld %lldx%lld q%lld/%lld u%lld", pointer(param), pointer(scales), pointer(zeros), transpose, plusOne,
                 (long long)begin, (long long)end, (long long)rows, (long long)columns, (long long)bits, (long long)block, (long long)unropeHeads);
   std::string out = text;
-  if (qdq) {
+  if (qdq || !zeroNumbers.empty()) {
     out += " qdq" + std::to_string(qdqBlock[0]) + "x" + std::to_string(qdqBlock[1]);
     for (double x : scaleNumbers)
       out += "," + std::to_string(llvm::bit_cast<uint64_t>(x)); // decimals would make scales equal that are not

@@ -4,6 +4,7 @@
 #include "Internal.h"
 #include "lathe/import/Quote.h"
 #include "onnx.pb.h"
+#include <charconv>
 #include <google/protobuf/unknown_field_set.h>
 #include <set>
 
@@ -62,6 +63,12 @@ Value Converter::value(const ::onnx::ValueInfoProto &proto) {
     Dim out;
     if (dim.has_dim_value() && dim.dim_value() >= 0) out.value = dim.dim_value();
     if (dim.has_dim_param()) out.name = dim.dim_param();
+    // Some exporters write sizes as names.
+    const char *end = out.name.data() + out.name.size();
+    if (uint32_t size = 0; out.value < 0 && out.name.size() < 10 && std::from_chars(out.name.data(), end, size).ptr == end && !out.name.empty()) {
+      out.value = size;
+      out.name.clear();
+    }
     value.dims.push_back(out);
   }
   return value;

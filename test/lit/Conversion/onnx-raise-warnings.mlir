@@ -265,8 +265,8 @@ func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}, %sharp: tensor<
 // -----
 
 onnx.param @e : tensor<4x4xf32> = dense<1.0> : tensor<4x4xf32>
-// expected-warning@+1 {{the graph is not raised to llm ops: input 'num_logits_to_keep' is a number or a choice that nothing says the value of}}
-func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}, %keep: tensor<i64> {onnx.name = "num_logits_to_keep"}) -> tensor<*xf32> {
+// expected-warning@+1 {{the graph is not raised to llm ops: input 'num_beams' is a number or a choice that nothing says the value of}}
+func.func @main(%ids: tensor<?x?xi64> {onnx.name = "input_ids"}, %beams: tensor<i64> {onnx.name = "num_beams"}) -> tensor<*xf32> {
   %e = onnx.weight @e : tensor<4x4xf32>
   %x = onnx.op "Gather"(%e, %ids) {version = 13 : i64} : (tensor<4x4xf32>, tensor<?x?xi64>) -> tensor<*xf32>
   return %x : tensor<*xf32>

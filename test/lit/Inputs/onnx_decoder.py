@@ -11,7 +11,7 @@ import struct
 VOCABULARY, HIDDEN, HEADS, SIZE, INNER, POSITIONS, LAYERS = 11, 16, 2, 8, 24, 64, 2
 FLOAT, INT32, INT64, BOOL, FLOAT16, BFLOAT16, FLOAT8 = 1, 6, 7, 9, 10, 16, 17
 ELEMENTS = {'float32': ('f32', FLOAT), 'float16': ('f16', FLOAT16), 'bfloat16': ('bf16', BFLOAT16)}
-SINCE = dict(Add=14, And=7, Equal=19, Cast=19, Concat=13, Cos=7, DequantizeLinear=21, Div=14, Dropout=22, Erf=13, Expand=13, Gather=13, Gelu=20, Greater=13, LayerNormalization=17, Less=13, LessOrEqual=16, Log=13,
+SINCE = dict(Add=14, And=7, Equal=19, Cast=19, CastLike=19, Concat=13, Cos=7, DequantizeLinear=21, Div=14, Dropout=22, Erf=13, Expand=13, Gather=13, Gelu=20, Greater=13, LayerNormalization=17, Less=13, LessOrEqual=16, Log=13,
              MatMul=13, Max=13, Min=13, Mul=14, Neg=13, Pow=15, RMSNormalization=23, Range=11, Reciprocal=13, ReduceMean=18, ReduceSum=13, Reshape=14, RotaryEmbedding=23, Attention=24, Shape=15,
              Sigmoid=13, SimplifiedLayerNormalization=1, Sin=7, Slice=13, Softmax=13, Split=18, Sqrt=13, Sub=14, SwiGLU=28, Swish=24, Tanh=13, Transpose=13,
              TensorScatter=24, Unsqueeze=13, Where=16, Squeeze=13, Identity=21)
@@ -129,11 +129,12 @@ class Graph:
     def nbits(self, name, rows, columns):
         """Codes, scales and zero points of [rows, columns] in blocks along its rows, in the way of --nbits; rows from 256 on are zero, but for the last scale and codes."""
         bits, block, *rest = self.o.nbits.split(':')
-        bits, block, blocks = int(bits), int(block), (columns + int(block) - 1) // int(block)
-        some = min(rows, 256)
+        lookup = name == 'embedding'  # whose rows are not padded
+        bits, block = int(bits), min(int(block), columns) if lookup else int(block)
+        some, blocks = min(rows, 256), (columns + block - 1) // block
         codes = bytes(self.random.randrange(256) for _ in range(some * blocks * block * bits // 8))
-        lookup = name == 'embedding'
-        inputs = [self.stored(name, f'tensor<{rows}x{blocks * block * bits // 8}xui8>' if lookup else f'tensor<{rows}x{blocks}x{block * bits // 8}xui8>', codes, rows * blocks * block * bits // 8)]
+        typed = lookup and bits == 4 and [e for e in ('ui4', 'i4') if e in rest]
+        inputs = [self.stored(name, f'tensor<{rows}x{columns}x{typed[0]}>' if typed else f'tensor<{rows}x{blocks * block * bits // 8}xui8>' if lookup else f'tensor<{rows}x{blocks}x{block * bits // 8}xui8>', codes, rows * blocks * block * bits // 8)]
         # f16 holds these scales, and their products with zero points.
         scales = [self.random.randrange(1, 40) / (1 << (15 if bits == 8 else 11)) for _ in range(some * blocks)]
         if self.broken('tiny-scales', name == 'layer1_q'):
@@ -160,7 +161,16 @@ class Graph:
             count = (blocks * bits + 7) // 8
             zeros = bytes(self.random.randrange(3, 7) * 17 for _ in range(rows * count))
             form = f'{count}x{rows}' if self.broken('zero-order', not lookup) else f'{rows}x{count}' if lookup else f'{rows * count}'
-            inputs.append(self.stored(f'{name}_zeros', f'tensor<{form}xui8>', zeros))
+            if typed:
+                zeros = bytes(self.random.randrange(3, 7) * 17 for _ in range((rows * blocks + 1) // 2))
+                inputs.append(self.stored(f'{name}_zeros', f'tensor<{rows}x{blocks}x{typed[0]}>', zeros))
+            elif 'numbers' in rest:
+                text = ', '.join(map(str, zeros))
+                kind = f'tensor<{rows * count}xui8>' if not lookup else f'tensor<{rows}x{count}xui8>'
+                flat = f'[{text}]' if not lookup else '[' + ', '.join('[' + ', '.join(map(str, zeros[r * count:(r + 1) * count])) + ']' for r in range(rows)) + ']'
+                inputs.append(self.value(f'onnx.constant dense<{flat}> : {kind}', kind))
+            else:
+                inputs.append(self.stored(f'{name}_zeros', f'tensor<{form}xui8>', zeros))
         return inputs, dict(bits=bits, block_size=1 << 62 if self.broken('huge-blocks', not lookup) else block)
 
     def constant(self, value, element='i64'):
@@ -282,7 +292,7 @@ class Graph:
         return self.op('Add', y, self.weight(f'{name}.bias'.replace('.', '_').replace('-', '_'), columns)) if bias else y
 
     def heads(self, x, count, size=None):
-        return self.op('Transpose', self.op('Reshape', x, self.constant([0, 0, count, size or SIZE])), perm=[0, 2, 1, 3])
+        return self.op('Transpose', self.op('Reshape', x, self.constant([1, -1, count, size or SIZE] if self.o.alone else [0, 0, count, size or SIZE])), perm=[0, 2, 1, 3])
 
     def frequencies(self):
         found = [self.o.base ** (-2 * k / SIZE) * (1 + self.o.detune * (k % 2)) for k in range(SIZE // 2)]
@@ -345,7 +355,7 @@ class Graph:
         if what == 'moved':
             order = self.constant([p + (p == int(place)) for p in range(POSITIONS)], 'i32')
             rows = self.op('Gather', self.op('Cast', order, to=INT64), 'POSITIONS')
-        positions = self.op('Unsqueeze', self.op('Cast', rows, to=FLOAT), self.constant([2]))
+        positions = self.op('Unsqueeze', self.op('CastLike', rows, f) if self.o.like else self.op('Cast', rows, to=FLOAT), self.constant([2]))
         if what == 'clip':
             positions = self.op('Min', positions, self.number(float(place)))
         a = self.op('Mul', positions, f)
@@ -363,6 +373,12 @@ class Graph:
             return self.op('RotaryEmbedding', x, *self.tables(), 'POSITIONS', interleaved=int(way == 'pairs-op'))
         if way in ('contrib', 'pairs-contrib'):
             return self.contrib('RotaryEmbedding', x, 'POSITIONS', *self.tables(), interleaved=int(way == 'pairs-contrib'))
+        if way == 'rows-contrib':  # each token has its own row, and its number for a position
+            c, s = (self.op('Reshape', t, self.constant([-1, SIZE // 2])) for t in self.angles())
+            shape = self.op('Shape', 'POSITIONS')
+            count = self.op('Mul', *(self.op('Gather', shape, self.constant(k), axis=0) for k in (0, 1)))
+            order = self.op('Reshape', self.op('Range', self.constant(0), count, self.constant(1)), shape)
+            return self.contrib('RotaryEmbedding', x, order, c, s)
         if way == 'pairs-part':
             tables = [self.op('Slice', t, self.constant([0]), self.constant([SIZE // 4]), self.constant([1])) for t in self.tables()]
             return self.op('RotaryEmbedding', x, *tables, 'POSITIONS', interleaved=1, rotary_embedding_dim=SIZE // 2)
@@ -544,7 +560,10 @@ class Graph:
                     flat = self.op('Concat', self.constant([-1, HEADS]), total, self.constant([SIZE]), axis=0)
                     kk, vv = (self.op('Reshape', self.op('Expand', self.op('Unsqueeze', t, self.constant([2])), shape), flat) for t in (pk, pv))
                     vv = pv if self.broken('value-heads') else vv
-                s = self.op('Mul', self.op('MatMul', q, self.op('Transpose', kk, perm=[0, 1, 3, 2])), self.number(scale))
+                factor = self.number(scale)
+                if self.o.like:
+                    q, factor = self.op('CastLike', q, kk), self.op('CastLike', factor, q)
+                s = self.op('Mul', self.op('MatMul', q, self.op('Transpose', kk, perm=[0, 1, 3, 2])), factor)
                 if self.broken('mask-cap', i):
                     s = self.op('Where', self.mask(), s, self.number(-3e38))
                 if self.broken('weak-mask', i):
@@ -593,6 +612,10 @@ class Graph:
                 else:
                     s = self.narrow(self.op('Softmax', self.wide(s), axis=-1))
                 y = self.op('MatMul', s, vv)
+                if self.o.guard:  # against a mask that shows nothing
+                    shown = self.op('ReduceSum', self.op('Cast', 'MASK', to=FLOAT), self.constant([1]), keepdims=1)
+                    nothing = self.op('Unsqueeze', self.op('Less', shown, self.number(1)), self.constant([2, 3]))
+                    y = self.op('Where', nothing, self.number(0), y)
             if self.broken('present', i):  # a cache of keys that are not rotated
                 pk = self.op('Concat', past[0], plain, axis=2)
             y = self.op('Reshape', self.op('Transpose', y, perm=[0, 2, 1, 3]), self.constant([0, 0, HEADS * value]))
@@ -646,12 +669,18 @@ class Graph:
         arguments = [('%ids', 'tensor<?x?xi64>', 'input_ids')] + list(names.values())
         if self.o.total:
             arguments.append(('%total', 'tensor<1xi32>', 'n_tokens'))
+        if self.o.last == 'asked':
+            arguments.append(('%kept', 'tensor<i64>', 'num_logits_to_keep'))
+            self.types['%kept'] = 'tensor<i64>'
         if self.o.branch == 'input':
             arguments.append(('%branch', 'tensor<1xi1>', 'use_cache_branch'))
         for i in range(LAYERS if self.o.attention == 'fused' else 0):
             arguments.append((f'%past{i}', f'tensor<2x?x{HEADS}x?x{SIZE}x{self.element}>', f'past_{i}'))
         for i in range(0 if self.o.attention == 'fused' else LAYERS):
             arguments += [(f'%past{i}{c}', f'tensor<?x{self.kv if c == "k" else self.kv_values}x?x{SIZE // 2 if c == "v" and self.broken("values") else SIZE}x{self.element}>', f'past_key_values.{i}.{c}') for c in 'kv']
+        if self.o.alone:
+            arguments = [(a, t.replace('tensor<?x', 'tensor<1x'), n) for a, t, n in arguments]
+            names = {key: (a, t.replace('tensor<?x', 'tensor<1x'), n) for key, (a, t, n) in names.items()}
         self.types.update({a[0]: a[1] for a in arguments} | {n: a[1] for n, a in names.items()})
         if self.o.nbits:
             (codes, *rest), attributes = self.nbits('embedding', VOCABULARY, HIDDEN)
@@ -684,6 +713,8 @@ class Graph:
             hidden = self.op('Slice', hidden, self.constant([-1]), self.constant([(1 << 63) - 1]), self.constant([1]))
         if self.o.last == 'gather':
             hidden = self.op('Unsqueeze', self.op('Gather', hidden, self.constant(-1), axis=1), self.constant([1]))
+        if self.o.last == 'asked':  # of as many as an input says
+            hidden = self.op('Slice', hidden, self.op('Unsqueeze', self.op('Neg', '%kept'), self.constant([0])), self.constant([(1 << 63) - 1]), self.constant([1]))
         if self.o.dropout:
             hidden = self.op('Dropout', hidden, self.number(0.5), *([self.constant(self.o.dropout, 'i1')] if self.o.dropout != 'none' else []))
         logits = self.linear(hidden, 'head', HIDDEN, VOCABULARY + self.broken('vocabulary'))
@@ -695,7 +726,8 @@ class Graph:
             self.presents = self.presents[half:] + self.presents[:half]
         name = (lambda k: f'present_{k}') if self.o.attention == 'fused' else lambda k: f'present.{k // 2}.{"kv"[k % 2]}'
         outs = [(h, f'hidden_states{k or ""}') for k in range(self.o.hidden)] + [(logits, 'logits')] + [(p, name(k)) for k, p in enumerate(self.presents)]
-        lines = ['module attributes {onnx.model = {path = "m.onnx"}} {']
+        config = ', onnx.config = "{\\22model_type\\22: \\22unheard-of\\22, \\22max_position_embeddings\\22: %d}"' % self.o.trained if self.o.trained else ''
+        lines = ['module attributes {onnx.model = {path = "m.onnx"}' + config + '} {']
         lines += ['  ' + p for p in self.params]
         lines.append('  func.func @main(' + ', '.join(f'{a}: {t} {{onnx.name = "{n}"}}' for a, t, n in arguments) + ') -> (' +
                      ', '.join(f'tensor<*x!onnx.any> {{onnx.name = "{n}"}}' for _, n in outs) + ') {')
@@ -712,13 +744,17 @@ def main():
     parser.add_argument('--norm', default='op', choices=['chain', 'chain-div', 'power', 'op', 'simplified', 'layer', 'layer-chain'])
     parser.add_argument('--skip', action='store_true')
     parser.add_argument('--skip-bias', action='store_true', help="skip norms that take the bias of the linear before them")
-    parser.add_argument('--rope', default='op', choices=['none', 'chain', 'halves', 'op', 'contrib', 'pairs-op', 'pairs-contrib', 'pairs-chain', 'pairs-turned', 'pairs-part', 'half-heads', 'sub-heads', 'short-rows'])
+    parser.add_argument('--rope', default='op', choices=['none', 'chain', 'halves', 'op', 'contrib', 'rows-contrib', 'pairs-op', 'pairs-contrib', 'pairs-chain', 'pairs-turned', 'pairs-part', 'half-heads', 'sub-heads', 'short-rows'])
     parser.add_argument('--stretch', type=float, default=1.0, help='factor of cosines and sines')
     parser.add_argument('--detune', type=float, default=0.0, help='how far frequencies are from the formula')
     parser.add_argument('--base', type=float, default=10000.0, help='of the frequencies')
     parser.add_argument('--llama3', type=float, default=0.0, help="factor of Llama 3's formula")
     parser.add_argument('--grain', default='', choices=['', 'f16', 'bf16'], help='what cosines and sines are rounded to')
-    parser.add_argument('--last', default='', choices=['', 'slice', 'gather'], help='logits of the last token only')
+    parser.add_argument('--last', default='', choices=['', 'slice', 'gather', 'asked'], help='logits of the last token only, or of as many as an input says')
+    parser.add_argument('--alone', action='store_true', help='a batch of one, in the types of inputs and in shapes')
+    parser.add_argument('--trained', type=int, default=0, help='positions in a config.json of another family')
+    parser.add_argument('--guard', action='store_true', help='rows that see nothing give nothing: there are none')
+    parser.add_argument('--like', action='store_true', help='casts to the type of another value')
     parser.add_argument('--hidden', type=int, default=0, help='so many outputs of hidden states before the logits')
     parser.add_argument('--dtype', default='float32', choices=list(ELEMENTS), help='of weights, caches and what is computed, but for norms and softmaxes')
     parser.add_argument('--rows', type=int, default=11, help='of the embedding and the head; more than 256 with --nbits only, without zero points')
@@ -746,7 +782,7 @@ def main():
     parser.add_argument('--linear', default='matmul', choices=['matmul', 'fused', 'fused-transposed'])
     parser.add_argument('--dropout', default='', choices=['', 'none', 'false', 'true'], help='Dropout of the last hidden states, with this training_mode')
     parser.add_argument('--nothing', action='store_true', help='slices without elements before queries, keys and values')
-    parser.add_argument('--nbits', default='', help='BITS:BLOCK[:zero]: MatMulNBits and GatherBlockQuantized')
+    parser.add_argument('--nbits', default='', help='BITS:BLOCK[:zero[:numbers]][:ui4|:i4]: MatMulNBits and GatherBlockQuantized; their zero points are constants; codes and zero points of the embedding are of a type of 4 bits')
     parser.add_argument('--branch', default='', choices=['', 'length', 'input'], help='caches behind an If, whose condition is the length of the past or an input')
     parser.add_argument('--data', default='', help='file for what --quantized and --coded-tables write')
     parser.add_argument('--coded-tables', action='store_true', help='cosines and sines behind DequantizeLinear')

@@ -197,7 +197,7 @@ void compile(const std::string &path) {
   if ((*module)->lookupSymbol("step")) return;
   if (messages.empty()) fail("a graph stays one without a warning", path);
   messages.clear();
-  lathe::onnx::chooseCacheBranch((*module)->lookupSymbol<mlir::func::FuncOp>("main"));
+  lathe::onnx::fixChoices((*module)->lookupSymbol<mlir::func::FuncOp>("main"));
   mlir::PassManager lower(&context);
   lower.addPass(createONNXToLinalgPass());
   if (mlir::failed(lower.run(**module)) && messages.empty()) fail("lowering ends without a message", path);

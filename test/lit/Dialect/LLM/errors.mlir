@@ -320,6 +320,14 @@ func.func @step(%b: !llm.batch, %kv: !llm.kv, %x: tensor<?x4xf32>, %w: tensor<2x
 llm.param @w : tensor<4x32x!llm.q<int4_g32>> = #llm.nbits<"w", 4, block = 16, [4, 32], codes = "f" 0, scales = "f" 64 f32, zeros = "" 0>
 
 // -----
+// expected-error@+1 {{expected a matrix, found 1 axes}}
+llm.param @w : tensor<32xf32> = #llm.nbits<"w", 4, block = 32, [32], codes = "f" 0, scales = "f" 64 f32, zeros = "" 0>
+
+// -----
+// expected-error@+1 {{expected rows of a multiple of 64 elements for int4_g64, found 80}}
+llm.param @w : tensor<4x80x!llm.q<int4_g64>> = #llm.nbits<"w", 4, block = 64, [4, 80], codes = "f" 0, scales = "f" 256 f32, zeros = "" 0>
+
+// -----
 // expected-error @below {{expected codes of int8, uint8, int4 or uint4, found 'int2'}}
 llm.param @w : tensor<4x32xf32> = #llm.qdq<"w", "int2", f32, [4, 32], rows = 0, block = [1, 32], codes = "f" 0, scales = "f" 128 f32 [], zeros = "" 0 [0]>
 

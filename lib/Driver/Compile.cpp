@@ -88,7 +88,7 @@ static Status checkOptions(const CompileOptions &o) {
   LATHE_RETURN_IF_ERROR(syntheticSeed(o).status());
   LATHE_ASSIGN_OR_RETURN(SpeculateOption speculate, parseSpeculate(o.speculate));
   if (speculate.readsWeights() == o.speculateWeights.empty())
-    return makeError(StatusCode::invalidArgument, "--speculate-weights: expected %s with --speculate '%s', found '%s'", o.speculateWeights.empty() ? "a directory of heads" : "none",
+    return makeError(StatusCode::invalidArgument, "--speculate-weights: expected %s with --speculate '%s', found '%s'", o.speculateWeights.empty() ? "a directory of the draft's weights" : "none",
                      o.speculate.c_str(), o.speculateWeights.c_str());
   if (o.page < 16 || o.page > 1024 || o.page % 16) return makeError(StatusCode::invalidArgument, "--page: expected a multiple of 16 in 16 .. 1024, found %lld", (long long)o.page);
   if (o.maxRows < 1 || o.maxRows > 8192) return makeError(StatusCode::invalidArgument, "--max-rows: expected 1 .. 8192, found %lld", (long long)o.maxRows);
@@ -197,6 +197,8 @@ Result<CompileResult> compileModel(const CompileRequest &request) {
   }
 
   CompileResult result;
+  if (!speculate.lookup.empty())
+    result.warnings.push_back("--speculate " + speculate.lookup + ": drafts that are looked up need nothing in the artifact; say it when the model runs (lathe run --speculate " + speculate.lookup + ")");
   const std::string &tokenizerSource = request.tokenizer.empty() ? request.model : request.tokenizer;
   LATHE_RETURN_IF_ERROR(checkVocabulary(text, vocabularyOf(*module), tokenizerSource, result.warnings));
   if (request.to == Phase::package && isGraph(*module)) {

@@ -2,6 +2,7 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #include "ModelText.h"
+#include "Speculate.h"
 #include "lathe/import/GGUF.h"
 #include "lathe/import/Import.h"
 #include "lathe/import/ONNXModule.h"
@@ -142,7 +143,7 @@ Status readModelText(const std::string &path, const std::string &tokenizer, Modu
   llvm::json::Object metadata{{"model", std::move(model)}, {"source", llvm::sys::path::filename(path)},
                               {"options", llvm::json::Object{{"activations", options.activations}, {"kv", options.kv}, {"quantize", options.quantize},
                                                              {"page", options.page}, {"max_rows", options.maxRows}}}};
-  if (!options.speculate.empty()) {
+  if (auto draft = parseSpeculate(options.speculate); draft.ok() && !draft->method.empty()) {
     auto [method, rest] = StringRef(options.speculate).split(':');
     metadata["speculate"] = (method + ":" + llvm::sys::path::filename(rest)).str();
   }

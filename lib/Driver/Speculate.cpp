@@ -37,12 +37,17 @@ Result<SpeculateOption> parseSpeculate(const std::string &text) {
     option.method = text;
     return option;
   }
-  return makeError(StatusCode::invalidArgument, "--speculate '%s': expected draft:MODEL, layerskip:LAYERS, medusa, eagle, eagle2 or eagle3", text.c_str());
+  if (text == "ngram" || text == "suffix" || text == "suffix-tree") {
+    option.lookup = text;
+    return option;
+  }
+  return makeError(StatusCode::invalidArgument, "--speculate '%s': expected draft:MODEL, layerskip:LAYERS of at least 1, medusa, eagle, eagle2, eagle3, ngram, suffix or suffix-tree",
+                   text.c_str());
 }
 
 Status addDraftModel(ModuleOp module, const SpeculateOption &option, const CompileOptions &options, const ModelText &text) {
   MLIRContext &context = *module.getContext();
-  std::string where = "--speculate '" + option.model + "'";
+  std::string where = "--speculate 'draft:" + option.model + "'";
   OwningOpRef<ModuleOp> draft;
   if (StringRef(option.model).ends_with(".mlir")) {
     if (!llvm::sys::fs::exists(option.model)) return makeError(StatusCode::notFound, "%s: cannot open it", where.c_str());

@@ -11,12 +11,13 @@ struct SpeculateOption {
   std::string method; ///< of the pass llm-speculate: draft, layerskip, medusa, eagle, eagle2 or eagle3; empty: no draft program
   std::string model;  ///< draft: path of the draft model
   int64_t layers = 0; ///< layerskip
+  std::string lookup; ///< ngram, suffix or suffix-tree, which need nothing in the artifact; |method| is empty then
   /// The draft's weights are those of CompileOptions::speculateWeights.
   bool readsWeights() const { return method == "medusa" || method.starts_with("eagle"); }
   /// The pass with its options.
   std::string pass() const;
 };
-/// "", "draft:MODEL", "layerskip:LAYERS", "medusa", "eagle", "eagle2" or "eagle3". Error: invalidArgument.
+/// "", "draft:MODEL", "layerskip:LAYERS", "medusa", "eagle", "eagle2", "eagle3", "ngram", "suffix" or "suffix-tree". Error: invalidArgument.
 Result<SpeculateOption> parseSpeculate(const std::string &text);
 
 /// Imports the draft model and puts it into |module| as `module @draft`, where llm-speculate finds it. Its vocabulary must be that of |text|, the

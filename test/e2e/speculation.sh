@@ -203,7 +203,7 @@ refused() {
 }
 python3 "$ROOT/test/e2e/tiny_model.py" --layers 1 --hidden 64 --heads 4 --kv-heads 2 --head 16 --ffn 96 --vocab 98 >"$WORK/larger.mlir"
 refused "expected a vocabulary of 97 tokens, found 98" --speculate "draft:$WORK/larger.mlir"
-refused "expected draft:MODEL, layerskip:LAYERS, medusa, eagle, eagle2 or eagle3" --speculate eagle9
+refused "expected draft:MODEL, layerskip:LAYERS of at least 1, medusa, eagle, eagle2, eagle3, ngram, suffix or suffix-tree" --speculate eagle9
 refused "layers in 1 .. 2 of a model of 3, found 3" --speculate layerskip:3
 refused "cannot open it" --speculate "draft:$WORK/none.mlir"
 echo "module {" >"$WORK/broken.mlir"

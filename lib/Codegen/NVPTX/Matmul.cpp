@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 #include "NVPTX/MatmulEmitter.h"
 #include "NVPTX/Wgmma.h"
+#include "lathe/Codegen/Operands.h"
 #include <vector>
 
 namespace lathe::codegen::nvptx {
@@ -258,8 +259,7 @@ LogicalResult verify(ModuleOp module, StringRef symbol, const MmaParams &p) {
   if (packedTileBytes(p.type, p.k) > INT32_MAX || actLayout(p.k, p.act, p.halves).blockBytes > INT32_MAX / 4)
     return fail("k = " + Twine(p.k) + " is too large for one tile");
   if (p.epilogue == MatmulParams::argmax) return fail("unsupported: an argmax epilogue on a GPU");
-  if (w.isFloat() && isInt8(p.act)) return fail("expected f32 or bf16 activations for float weights, found int8");
-  if (p.act == ActFormat::e4m3 && !w.e4m3) return fail("expected e4m3 weights for e4m3 activations");
+  if (const char *wrong = operandError(p.type, p.act)) return fail(wrong);
   if (w.subK == 16 && (isInt8(p.act) || (w.min && p.act == ActFormat::bf16)) && !p.halves) return fail("expected activations with half sums for scales of 16 k");
   if (p.epilogue == MatmulParams::gateUp) {
     if (p.n % 64) return fail("expected a multiple of 64 weight rows for a gate/up epilogue, found " + Twine(p.n));

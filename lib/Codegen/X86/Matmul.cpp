@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "X86/Matmul.h"
 #include "Common/Largest.h"
+#include "lathe/Codegen/Operands.h"
 
 namespace lathe::codegen {
 
@@ -39,7 +40,7 @@ static LogicalResult verify(ModuleOp module, StringRef symbol, const MatmulParam
   if (p.n <= 0 || p.k <= 0) return error() << "expected positive n and k, found " << p.n << " and " << p.k;
   if (packedTileBytes(p.type, p.k) > INT32_MAX || activationLayout(p.k, p.act, p.halves).blockBytes > INT32_MAX)
     return error() << "k = " << p.k << " is too large for one tile";
-  if (w.isFloat() && isInt8(p.act)) return error() << "expected f32 or bf16 activations for float weights, found int8";
+  if (const char *wrong = operandError(p.type, p.act)) return error() << wrong;
   if (w.subK == 16 && isInt8(p.act) && !p.halves)
     return error() << "expected activations with half sums for scales of 16 k";
   if (p.epilogue == MatmulParams::gateUp) {

@@ -9,6 +9,7 @@
 #include "NVPTX/Kernels.h"
 #include "dialects/Kernel/Kernel.h"
 #include "dialects/Plan/Plan.h"
+#include "lathe/Codegen/Operands.h"
 #include "lathe/Codegen/Params.h"
 #include "lathe/Conversion/Passes.h"
 #include "lathe/artifact/Program.h"
@@ -562,6 +563,8 @@ private:
       p.type = llm::storageType(packed.getStorage());
       p.n = packed.getN(), p.k = packed.getK();
       setAct(p, op.getInput().getType());
+      if (const char *wrong = operandError(p.type, p.act))
+        return op.emitError() << "weight '" << packed.getSymName() << "' of " << llm::stringifyStorage(packed.getStorage()) << ": " << wrong;
       p.outRows = op.getInput().getType().getOut();
       if (op.getGlu()) {
         auto act = cast<kernel::ActType>(op.getResult().getType());
@@ -578,15 +581,13 @@ private:
             return op.emitError() << "expected a result of width " << 2 * matmulUnits(p) << " for " << p.n << " outputs with argmax, found " << op.getResult().getType();
         }
       }
-      p.bias = !op.getBiases().empty();
-      p.residual = bool(op.getResidual());
+      p.bias = !op.getBiases().empty(), p.residual = bool(op.getResidual());
       int64_t column = op.getColumns()[i];
       LaunchSpec l;
       arg(l, op.getInput()), arg(l, cast<FlatSymbolRefAttr>(name)), arg(l, op.getResult(), column);
       if (p.bias) arg(l, cast<FlatSymbolRefAttr>(op.getBiases()[i]));
       if (p.residual) arg(l, op.getResidual(), column);
-      l.items = ItemKind::fixed;
-      l.count = matmulUnits(p);
+      l.items = ItemKind::fixed, l.count = matmulUnits(p);
       l.barrier = i + 1 == op.getWeights().size();
       l.cost = cost(p);
       if (!options.gpu) {

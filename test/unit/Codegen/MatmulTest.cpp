@@ -312,6 +312,12 @@ TEST(Matmul, RefusesWhatItCannotDo) {
   EXPECT_EQ(refusal(p), "matmul 'mm': expected f32 or bf16 activations for float weights, found int8");
   p.type = StorageType::e4m3;
   EXPECT_EQ(refusal(p), "matmul 'mm': expected f32 or bf16 activations for float weights, found int8");
+  p.act = ActFormat::e4m3;
+  for (StorageType other : {StorageType::bf16, StorageType::q4_0, StorageType::int8}) {
+    p.type = other;
+    EXPECT_EQ(refusal(p), "matmul 'mm': expected e4m3 weights for e4m3 activations");
+  }
+  p = good;
   p.type = StorageType::q6_k;
   EXPECT_EQ(refusal(p), "matmul 'mm': expected activations with half sums for scales of 16 k");
   p = good;

@@ -211,6 +211,7 @@ Result<CompileResult> compileModel(const CompileRequest &request) {
       return makeError(package.status().code(), "'%s' is a graph that is not raised to a language model; the warning says why. As general code: %s", request.model.c_str(),
                        package.status().message().c_str());
     result.package = *package;
+    llvm::append_range(result.warnings, result.package.complaints);
     result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return result;
   }
@@ -239,6 +240,7 @@ Result<CompileResult> compileModel(const CompileRequest &request) {
                                                          [&](uint64_t done, uint64_t all) { progress("packing weights", done, all); }));
   for (const std::string &chip : result.package.withoutMegakernels)
     result.warnings.push_back("--megakernel: " + chip + " has none: expected a bucket of at most 16 rows with two launches after each other that fit into one, found none");
+  llvm::append_range(result.warnings, result.package.complaints);
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }

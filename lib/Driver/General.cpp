@@ -233,6 +233,7 @@ Status addGpu(ModuleOp module, artifact::Variant variant, Program program, artif
   std::string cubin;
   if (std::string ptxas = codegen::nvptx::findPtxas(); !ptxas.empty()) {
     LATHE_ASSIGN_OR_RETURN(auto assembled, codegen::nvptx::runPtxas(ptxas, graph.ptx, *codegen::nvptx::findChip(variant)));
+    for (std::string &line : codegen::nvptx::complaints(assembled, *codegen::nvptx::findChip(variant))) report.complaints.push_back(std::move(line));
     cubin = std::move(assembled.cubin);
   }
   program.kernels = graph.kernels;

@@ -326,6 +326,7 @@ Result<PackageReport> packageArtifact(ModuleOp module, ModuleOp gpu, const Model
     plan::ProgramOp program = *planned;
     LATHE_ASSIGN_OR_RETURN(GpuCode code, buildGpuCode(program, variant, options.megakernel, options.threads));
     report.kernels += code.kernels;
+    report.complaints.insert(report.complaints.end(), code.complaints.begin(), code.complaints.end());
     report.codeBytes += code.ptx.size() + code.cubin.size();
     LATHE_RETURN_IF_ERROR(addProgram(program, variant, 0, code));
     if (options.megakernel && code.megakernels.empty()) report.withoutMegakernels.push_back(code.chip);

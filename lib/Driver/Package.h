@@ -33,6 +33,7 @@ struct BucketMegakernel {
 };
 struct GpuCode {
   std::string ptx, cubin; ///< |cubin| is empty where there is no ptxas
+  std::vector<std::string> complaints; ///< of ptxas (nvptx::complaints)
   int kernels = 0;
   std::string chip;
   std::vector<BucketMegakernel> megakernels;

@@ -175,6 +175,7 @@ Result<GpuCode> buildGpuCode(plan::ProgramOp op, artifact::Variant variant, bool
   }
   if (std::string ptxas = codegen::nvptx::findPtxas(); !ptxas.empty()) {
     LATHE_ASSIGN_OR_RETURN(auto report, codegen::nvptx::runPtxas(ptxas, code.ptx, *chip));
+    code.complaints = codegen::nvptx::complaints(report, *chip);
     code.cubin = std::move(report.cubin);
   }
   return code;

@@ -71,6 +71,7 @@ struct PackageReport {
   int kernels = 0;
   std::vector<MegakernelReport> megakernels;
   std::vector<std::string> withoutMegakernels; ///< chips that were to have some, and have none
+  std::vector<std::string> complaints; ///< of ptxas, where there is one: kernels that spill registers, instructions that wait for each other
 };
 /// Emits code, packs weights and writes the artifact of a module at the end of Phase::plan. |gpu|: the same model at the same phase for GPUs, or
 /// null; both read the same packed weights, which are in the file once. An artifact without x86 variants has GPU programs only. |progress| gets (done, all) bytes of weights.

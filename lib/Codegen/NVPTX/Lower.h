@@ -29,6 +29,11 @@ struct PtxJob {
 /// All kernels in one PTX module, in the order of |jobs| whatever |threads| (0: all cores) do.
 Result<std::string> buildPtx(mlir::ArrayRef<PtxJob> jobs, const Chip &chip, unsigned threads = 0);
 
+/// A kernel (or a function of one) whose registers did not hold what it computes with.
+struct PtxasSpill {
+  std::string kernel;
+  int stackBytes = 0, spillBytes = 0; ///< of a thread; the second: stores and loads
+};
 /// What ptxas says about a module.
 struct PtxasReport {
   std::string cubin;
@@ -36,7 +41,12 @@ struct PtxasReport {
   int spillBytes = 0, stackBytes = 0; ///< sums over the kernels
   int maxRegisters = 0;
   std::vector<std::string> warnings; ///< warnings, and the informational C75xx that tell of serialised matrix instructions
+  std::vector<PtxasSpill> spills;    ///< kernels with a stack or spills, in ptxas's order
 };
+/// All of a report but the cubin, read from what ptxas -v wrote. Lines that are not understood say nothing.
+PtxasReport readPtxasLog(std::string log);
+/// What a user should hear of: a line for each kernel with a stack or spills, and for each warning. Such a kernel is right and slow.
+std::vector<std::string> complaints(const PtxasReport &report, const Chip &chip);
 /// Path of ptxas: $LATHE_PTXAS, or the one on PATH; empty when there is none.
 std::string findPtxas();
 /// Assembles |ptx|. Errors: invalidArgument with ptxas's message, notFound when |ptxas| cannot be run.

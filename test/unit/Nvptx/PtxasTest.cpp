@@ -253,6 +253,48 @@ TEST(Lower, EmittersSayWhatTheyCannotDo) {
   EXPECT_NE(message(nvptx::test::job("k", a, nvptx::emitAttention)).find("bytes of shared memory, expected at most 49152"), std::string::npos);
 }
 
+/// What ptxas 13.0 said of two kernels.
+TEST(Ptxas, TellsWhichKernelSpills) {
+  const Chip &chip = *findChip("sm_90a");
+  PtxasReport report = readPtxasLog("ptxas info    : 0 bytes gmem\n"
+                                    "ptxas info    : Compiling entry function 'large' for 'sm_90a'\n"
+                                    "ptxas info    : Function properties for large\n"
+                                    "    232 bytes stack frame, 228 bytes spill stores, 226 bytes spill loads\n"
+                                    "ptxas info    : Used 24 registers, used 0 barriers, 232 bytes cumulative stack size, 360 bytes cmem[0]\n"
+                                    "ptxas info    : (C7519) Potential Performance Loss: wgmma.mma_async instructions are serialized\n"
+                                    "ptxas info    : Compiling entry function 'small' for 'sm_90a'\n"
+                                    "ptxas info    : Function properties for small\n"
+                                    "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
+                                    "ptxas info    : Used 4 registers, used 0 barriers, 360 bytes cmem[0]\n");
+  EXPECT_EQ(report.maxRegisters, 24);
+  EXPECT_EQ(report.stackBytes, 232);
+  EXPECT_EQ(report.spillBytes, 454);
+  EXPECT_EQ(complaints(report, chip),
+            (std::vector<std::string>{"kernel 'large' for sm_90a: expected its values in registers, found a stack of 232 bytes a thread and 454 bytes of spills: it computes the same, but slower",
+                                      "sm_90a: ptxas info    : (C7519) Potential Performance Loss: wgmma.mma_async instructions are serialized"}));
+}
+
+/// A kernel of ours with too few registers, beside one with enough, through ptxas itself.
+TEST(Ptxas, SeesAKernelThatIsMadeToSpill) {
+  std::string ptxas = findPtxas();
+  ASSERT_FALSE(ptxas.empty());
+  const Chip &chip = *findChip("sm_80");
+  MmaParams m;
+  m.type = StorageType::q4_k, m.n = 256, m.k = 1024, m.outStride = 256, m.act = ActFormat::bf16, m.rowTile = 32;
+  auto ptx = buildPtx({nvptx::test::job("narrow", m, nvptx::emitMatmul), nvptx::test::job("usual", m, nvptx::emitMatmul)}, chip, 1);
+  ASSERT_TRUE(ptx.ok()) << ptx.status().message();
+  size_t at = ptx->find(".minnctapersm 1"); // the first kernel's
+  ASSERT_NE(at, std::string::npos);
+  ptx->replace(at, 15, ".maxnreg 32");
+  auto report = runPtxas(ptxas, *ptx, chip);
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  ASSERT_EQ(report->spills.size(), 1u) << report->log;
+  EXPECT_EQ(report->spills[0].kernel, "narrow");
+  EXPECT_GT(report->spills[0].spillBytes, 0);
+  EXPECT_EQ(report->spills[0].spillBytes, report->spillBytes);
+  EXPECT_NE(complaints(*report, chip).at(0).find("kernel 'narrow' for sm_80: expected its values in registers, found a stack of "), std::string::npos);
+}
+
 TEST(Ptxas, ReportsWhatItRefuses) {
   std::string ptxas = findPtxas();
   ASSERT_FALSE(ptxas.empty());

@@ -51,7 +51,7 @@ interpreted kquants 1e-2 --kv int8 -- --weights q4_0,q8_0 --hidden 128 --head 64
 equal int8 --activations int8 -- --head-norms
 equal int8z --activations int8z --kv int8 -- --weights q4_0,q8_0,int8,int4_g32 --hidden 128 --ffn 192
 CHIPS=$FLOATS8 interpreted kv-e4m3 1e-2 --kv e4m3 -- --weights q4_0,bf16 --window 40
-CHIPS=sm_80,$FLOATS8 interpreted e4m3 5e-2 --activations e4m3 -- --weights e4m3,e4m3,bf16
+CHIPS=sm_80${LATHE_FULL:+,$FLOATS8} interpreted e4m3 5e-2 --activations e4m3 -- --weights e4m3,e4m3,bf16
 CHIPS=$FLOATS8 equal kv-e4m3-int8 --kv e4m3 --activations int8 -- --head-norms
 "$BUILD/bin/lathe" inspect "$WORK/kv-e4m3-int8.lathe" | grep -q '2 layers.*pages of 32 tokens, 9216 bytes a page' # 2 x 2 x 2 x (32 x 32 + 32 x 4)
 equal f32 --activations f32 --kv f32 -- --weights int4z_g32,f16,e4m3 --softcap 20 --untied --parallel
@@ -61,11 +61,14 @@ CHIPS=sm_90a interpreted wgmma 1e-2 -- --weights q4_0,bf16,q8_0,e4m3 --hidden 25
 for family in wgmma.mma_async mma.sync.aligned.m16n8k16; do grep -qa $family "$WORK/wgmma.lathe"; done
 "$BUILD/test/e2e/ExactnessFuzz" --device emulator:sm_90a "${LATHE_SEED:-1}" "${LATHE_TRIALS:-2}" "$WORK/wgmma.lathe"
 "$BUILD/test/e2e/EngineFuzz" --device emulator:sm_90a --context 64 --prompt 40 --new 8 --requests 6 "${LATHE_SEED:-1}" 1 "$WORK/wgmma.lathe"
+# The same of 8-bit floats, those of few outputs by mma.sync; bf16 beside them.
+CHIPS=sm_90a interpreted wgmma-e4m3 5e-2 --activations e4m3 -- --weights e4m3,e4m3,bf16 --hidden 256 --head 32 --ffn 2048
+for family in 'wgmma.mma_async.*e4m3.e4m3' 'mma.sync.aligned.m16n8k32.*e4m3'; do grep -qa "$family" "$WORK/wgmma-e4m3.lathe"; done
+"$BUILD/test/e2e/ExactnessFuzz" --device emulator:sm_90a "${LATHE_SEED:-1}" "${LATHE_TRIALS:-2}" "$WORK/wgmma-e4m3.lathe"
 model "$CHIPS" pages --page 16 -- # auto with another page
 "$BUILD/test/e2e/ExactnessFuzz" --device emulator "${LATHE_SEED:-1}" "${LATHE_TRIALS:-6}" "$WORK/auto.lathe" "$WORK/pages.lathe"
 "$BUILD/test/e2e/ExactnessFuzz" --device emulator "${LATHE_SEED:-1}" "${LATHE_TRIALS:-2}" "$WORK/floats.lathe"
 "$BUILD/test/e2e/ExactnessFuzz" --device emulator:sm_90a "${LATHE_SEED:-1}" "${LATHE_TRIALS:-2}" "$WORK/kv-e4m3.lathe"
-"$BUILD/test/e2e/ExactnessFuzz" --device emulator:sm_90a "${LATHE_SEED:-1}" "${LATHE_TRIALS:-2}" "$WORK/e4m3.lathe"
 # Every other trial does steps of up to 16 rows by megakernels. The same model on sm_90a, where wgmma makes way; one run of each with the race check.
 model "$CHIPS" mega --megakernel -- --head-norms
 "$BUILD/test/e2e/ExactnessFuzz" --device emulator+megakernel "${LATHE_SEED:-1}" "${LATHE_TRIALS:-4}" "$WORK/mega.lathe" | tee "$WORK/mega.log"

@@ -186,6 +186,7 @@ void GpuEmitter::storeGroup(Value buffer, const ActLayout &l, ActFormat format, 
     Value t = andc(shru(lane, 2), 3), i = xori(andc(lane, 3), t), piece = add(shl(shru(lane, 4), 1), shru(i, 1));
     place = add(add(shl(xori(piece, andc(shru(r, 1), 3)), 3), shl(t, 1)), andc(i, 1));
   }
+  if (format == ActFormat::e4m3 && wgmmaOrder()) place = xori(lane, shl(shru(r, 2), 4));
   Value element = gep(base, mulc(add(shl(index, 5), place), l.elementBytes));
   Value first = eq(lane32, 0);
   auto plane = [&](int64_t offset, int64_t sums, int64_t h) { // address of the h-th sum

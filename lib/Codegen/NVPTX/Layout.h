@@ -9,7 +9,7 @@
 //   offset   f32 [G][8]         (int8z)
 // bf16 on a chip with wgmma: the 64 bytes of a row lie as wgmma's shared-memory operand with a swizzle of 64 bytes wants them, so that a group is copied as
 // it is. Piece c of 16 bytes is at c xor (row / 2 mod 4); piece 2s + h has of step s (16 k) the elements i = 2h, 2h + 1 of t = 0..3, side by side:
-// k = 16s + 4t + (i xor t). Lane (., t) of an A operand has these k: its codes are one word, and its loads of float weights from shared memory hit all banks.
+// k = 16s + 4t + (i xor t). Lane (., t) of an A operand has these k: its codes are one word, and its loads of float weights from shared memory hit all banks. e4m3 there: k in order, with a swizzle of 32 bytes: piece c is at c xor (row / 4).
 // H = 1: the whole group; H = 3: whole, first, second half. Rows beyond the step's hold stale data. Plain C++.
 //===----------------------------------------------------------------------===//
 #pragma once

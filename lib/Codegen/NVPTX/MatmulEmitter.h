@@ -73,7 +73,10 @@ struct MatmulEmitter : GpuEmitter {
       Value base = gep(tokenBlock(x, n), at);
       Values b;
       if (a.elementBytes == 1) {
-        b = {ld(i32, base, 0, 4), ld(i32, base, 16, 4)};
+        if (p.act == ActFormat::e4m3 && wgmmaOrder()) // the pieces of rows 4 .. 7 are exchanged
+          for (Value turn = shl(shru(token, 2), 4); int64_t piece : {0, 16}) b.push_back(ld(i32, gep(base, xori(turn, c(piece))), 0, 4));
+        else
+          b = {ld(i32, base, 0, 4), ld(i32, base, 16, 4)};
       } else if (wgmmaOrder()) { // a word of each of the four pieces of the row, which Layout.h says the places of
         Value row = gep(tokenBlock(x, n), shl(add(shl(g, 3), token), 6)), turn = andc(shru(token, 1), 3);
         for (int64_t piece = 0; piece < 4; ++piece) b.push_back(ld(i32, gep(row, add(shl(xori(turn, c(piece)), 4), shl(t, 2))), 0, 4));

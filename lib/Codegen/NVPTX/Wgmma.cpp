@@ -4,7 +4,8 @@
 // PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions", "cp.async.bulk", "mbarrier". A warp of the block copies, warpgroups of four warps
 // multiply. Weights are the A operand, from registers: four tiles of the file's packing are a warpgroup's 64 rows, so a warp dequantizes its tile from
 // shared memory with the code of the mma.sync kernel. Tokens are B, from shared memory: activations lie as B wants them (Layout.h). So all copies are
-// plain runs of bytes and no tensor map is needed: nothing has to be swizzled on its way. Order of sums: docs/exactness.md, "GPU".
+// plain runs of bytes and no tensor map is needed: nothing has to be swizzled on its way. With e4m3 activations codes are the A operand as they are.
+// Order of sums: docs/exactness.md, "GPU".
 //===----------------------------------------------------------------------===//
 #include "NVPTX/Wgmma.h"
 #include "NVPTX/MatmulEmitter.h"
@@ -25,8 +26,8 @@ WgmmaGeometry wgmmaGeometry(const MmaParams &p) {
   g.tileBytes = g.weightK / w.blockK * w.blockBytes;
   g.weightStage = 4 * g.warpgroups * g.tileBytes;
   const int64_t groups = g.tokenK / 32;
-  g.tokenStage = p.rowTile * g.tokenK * 2;
-  g.metaStage = w.min ? p.rowTile / actBlockRows * groups * a.sums * 32 : 0;
+  g.tokenStage = p.rowTile * g.tokenK * a.elementBytes;
+  g.metaStage = w.min || p.act == ActFormat::e4m3 ? p.rowTile / actBlockRows * groups * a.sums * 32 : 0;
   const int64_t sums = p.kSegments > 1 ? p.rowTile / 2 * 128 * g.warpgroups * 4 : 0;
   // A prompt's block has a multiprocessor for itself, two blocks or four of a small step share one.
   const int64_t room = prompt ? (226 << 10) - sums : g.cluster > 1 ? 48 << 10 : 96 << 10;
@@ -52,7 +53,7 @@ LaunchShape wgmmaShape(const MmaParams &p) {
 }
 
 MmaParams onChip(MmaParams p, const Chip &chip, int64_t bucketRows) {
-  if (!chip.has(Feature::wgmma) || p.act != ActFormat::bf16 || p.k % wgmmaRun || p.n < 256 || p.epilogue == MatmulParams::argmax) return p;
+  if (!chip.has(Feature::wgmma) || !sumsInHardware(p.act) || p.k % wgmmaRun || p.n < 256 || p.epilogue == MatmulParams::argmax) return p;
   p.wgmma = true;
   p.rowTile = 8;
   while (p.rowTile < 128 && p.rowTile < bucketRows) p.rowTile *= 2;
@@ -65,7 +66,7 @@ MmaParams onChip(MmaParams p, const Chip &chip, int64_t bucketRows) {
 
 LogicalResult verifyWgmma(ModuleOp module, StringRef symbol, const MmaParams &p) {
   auto fail = [&](const Twine &message) { return refuse(module, symbol, message); };
-  if (p.act != ActFormat::bf16) return fail("expected bf16 activations for wgmma");
+  if (!sumsInHardware(p.act)) return fail("expected bf16 or e4m3 activations for wgmma");
   if (p.k % wgmmaRun) return fail("expected a multiple of " + Twine(wgmmaRun) + " k for wgmma, found " + Twine(p.k));
   if (p.rowTile < 8 || p.rowTile > 128 || !llvm::isPowerOf2_64(p.rowTile)) return fail("expected a row tile of 8, 16, 32, 64 or 128 for wgmma, found " + Twine(p.rowTile));
   if (p.kSegments < 1 || p.kSegments > 8 || !llvm::isPowerOf2_64(p.kSegments) || p.kSegments > p.k / wgmmaRun)
@@ -78,12 +79,15 @@ namespace {
 struct Wgmma : MatmulEmitter {
   const WgmmaGeometry s;
   const int64_t consumers; ///< warps
+  const bool floats8;      ///< products of e4m3 by e4m3, a group each
+  const int64_t groupBytes; ///< of 8 rows of activations
   Value shared, base;      ///< the block's dynamic shared memory, as a pointer and as an i32
   Value unit, rank;        ///< of 64 rows a warpgroup; the block's place in its cluster
   Value rankZero;
 
   Wgmma(ModuleOp m, StringRef symbol, const MmaParams &p, const Chip &chip)
-      : MatmulEmitter(m, symbol, p, chip, wgmmaGeometry(p).threads(), 4 * wgmmaGeometry(p).warpgroups, wgmmaGeometry(p).cluster), s(wgmmaGeometry(p)), consumers(4 * s.warpgroups) {
+      : MatmulEmitter(m, symbol, p, chip, wgmmaGeometry(p).threads(), 4 * wgmmaGeometry(p).warpgroups, wgmmaGeometry(p).cluster), s(wgmmaGeometry(p)), consumers(4 * s.warpgroups),
+        floats8(p.act == ActFormat::e4m3), groupBytes(actBlockRows * 32 * a.elementBytes) {
     if (s.cluster > 1) setCluster(s.cluster);
     shared = dynamicSharedMemory(1024);
     base = LLVM::PtrToIntOp::create(b, loc, i32, shared);
@@ -177,13 +181,13 @@ struct Wgmma : MatmulEmitter {
         Value g = mulc(addc(mulc(i, perStage), j), groups);
         full = open(tokenRing(), t, s.tokenStage + s.metaStage);
         when(ltS(lane, c(tokens)), [&] {
-          copy(add(offset32(t.stage, s.tokenStage, s.tokenAt), trunc(i32, mulc(lane, groups * 512))), gep(rowsAt, mulc(g, 512)), groups * 512, full);
+          copy(add(offset32(t.stage, s.tokenStage, s.tokenAt), trunc(i32, mulc(lane, groups * groupBytes))), gep(rowsAt, mulc(g, groupBytes)), groups * groupBytes, full);
         });
         if (s.metaStage) {
           const int64_t bytes = groups * a.sums * 32;
           Value which = addc(lane, -16);
           when(andi(leS(c(0), which), ltS(which, c(tokens))), [&] {
-            copy(add(offset32(t.stage, s.metaStage, s.metaAt), trunc(i32, mulc(which, bytes))), gepc(gep(rowsAt, mulc(g, a.sums * 32)), a.fsum), bytes, full);
+            copy(add(offset32(t.stage, s.metaStage, s.metaAt), trunc(i32, mulc(which, bytes))), gepc(gep(rowsAt, mulc(g, a.sums * 32)), floats8 ? a.scale : a.fsum), bytes, full);
           });
         }
         t = next(tokenRing(), t);
@@ -196,7 +200,7 @@ struct Wgmma : MatmulEmitter {
   //===-- consumers ------------------------------------------------------------------------------===//
   /// A chain of products that goes into the accumulators of its own (quantized weights) or on in those of the segment (float ones).
   struct Term {
-    std::vector<Values> a;         ///< A operand of each step of 16 k
+    std::vector<Values> a;         ///< A operand of each step of 16 k, of 32 with products of 8-bit floats
     std::vector<int64_t> at;       ///< bytes of its B operand in the stage
     Values ws, m;                  ///< [row of the pair]
     int64_t group = 0, sum = 0;    ///< of the stage of tokens; which of its sums
@@ -219,6 +223,11 @@ struct Wgmma : MatmulEmitter {
         if (batch.empty()) batch.emplace_back();
         for (auto &part : floatParts(r))
           for (int64_t step = 0; step < 2; ++step) batch.back().a.push_back(part[step]), batch.back().at.push_back(group * 512 + 32 * step);
+        continue;
+      }
+      if (floats8) {
+        batch.emplace_back();
+        batch.back().a = {q.codes(r.raw)}, batch.back().at = {group * groupBytes}, batch.back().group = group;
         continue;
       }
       Values levels;
@@ -262,13 +271,14 @@ struct Wgmma : MatmulEmitter {
     std::string constraints = repeated("=f", count);
     if (!acc.empty()) constraints += "," + tied(count);
     int64_t at = count + int64_t(acc.size());
-    // 64-byte swizzle, 8 rows every groups x 512 bytes.
-    const uint64_t fixed = 2ull << 62 | uint64_t(s.tokenK / 32 * 512 / 16) << 32 | 1ull << 16;
+    // A swizzle of 64 bytes, of 32 for 8-bit floats: what a row has of a group. 8 rows every so many groups.
+    const uint64_t fixed = (floats8 ? 3ull : 2ull) << 62 | uint64_t(s.tokenK / 32 * groupBytes / 16) << 32 | 1ull << 16;
+    const std::string types = floats8 ? "k32.f32.e4m3.e4m3 " : "k16.f32.bf16.bf16 ", tail = floats8 ? ", 1, 1;\n" : ", 1, 1, 0;\n"; // bf16: whether B is transposed
     Value descriptor = ori(zext(i64, shru(andc(tokensAt, 0x3ffff), 4)), c(int64_t(fixed)));
     for (auto [which, term] : llvm::enumerate(batch))
       for (size_t step = 0; step < term.a.size(); ++step) {
-        text += "\twgmma.mma_async.sync.aligned.m64n" + std::to_string(p.rowTile) + "k16.f32.bf16.bf16 " + range(int64_t(which) * perTerm, perTerm) + ", " + range(at, 4) + ", $" +
-                std::to_string(at + 4) + ", " + (step == 0 && acc.empty() ? "first" : "more") + ", 1, 1, 0;\n";
+        text += "\twgmma.mma_async.sync.aligned.m64n" + std::to_string(p.rowTile) + types + range(int64_t(which) * perTerm, perTerm) + ", " + range(at, 4) + ", $" +
+                std::to_string(at + 4) + ", " + (step == 0 && acc.empty() ? "first" : "more") + tail;
         operands.append(term.a[step].begin(), term.a[step].end());
         operands.push_back(addc(descriptor, term.at[step] / 16));
         constraints += ",r,r,r,r,l";
@@ -288,13 +298,13 @@ struct Wgmma : MatmulEmitter {
     const int64_t groups = s.tokenK / 32;
     for (auto [which, term] : llvm::enumerate(batch))
       for (int64_t n = 0; n < tokens; ++n) {
-        Values fsum;
-        if (w.min) fsum = pairAt(gep(gepc(meta, ((n * groups + term.group) * a.sums + term.sum) * 32), shl(fragmentColumn(), 3)), f32);
+        Values ofTokens; // the sums of their group, or its scales
+        if (s.metaStage) ofTokens = pairAt(gep(gepc(meta, ((n * groups + term.group) * a.sums + term.sum) * 32), shl(fragmentColumn(), 3)), f32);
         for (int64_t i = 0; i < 4; ++i) {
           Value &y = acc[4 * n + i];
           Value sum = sums[4 * tokens * int64_t(which) + 4 * n + i];
-          y = w.rowScale ? fadd(y, sum) : fma(sum, term.ws[i / 2], y);
-          if (w.min) y = fma(term.m[i / 2], fsum[i % 2], y);
+          y = floats8 ? fma(sum, ofTokens[i % 2], y) : w.rowScale ? fadd(y, sum) : fma(sum, term.ws[i / 2], y);
+          if (w.min) y = fma(term.m[i / 2], ofTokens[i % 2], y);
         }
       }
   }
@@ -321,7 +331,7 @@ struct Wgmma : MatmulEmitter {
             const int64_t perBlock = w.blockK / 32;
             Group group = loadWeights(gep(stage, mulc(divc(j, perBlock), w.blockBytes)), remc(j, perBlock));
             for (Term &t : dequantize(group, 0)) // halves one after the other
-              addTerms({t}, arrived(issue({t}, add(tokensAt, trunc(i32, shl(g, 9))), {})), gep(meta, mulc(g, a.sums * 32)), sums);
+              addTerms({t}, arrived(issue({t}, add(tokensAt, trunc(i32, mulc(g, groupBytes))), {})), gep(meta, mulc(g, a.sums * 32)), sums);
             return sums;
           });
           release(tokenRing().empty, tp.stage);

@@ -15,7 +15,7 @@ struct WgmmaGeometry {
   int64_t cluster = 1;                ///< blocks that share a tile, a segment of K each; 1: a block does all segments, one after the other
   int64_t weightK = 128, tokenK = 128; ///< k of a stage
   int64_t tileBytes = 0;              ///< of one tile of 16 rows in a stage
-  int64_t weightStage = 0, tokenStage = 0, metaStage = 0; ///< bytes; meta: the sums of activations for types with a min
+  int64_t weightStage = 0, tokenStage = 0, metaStage = 0; ///< bytes; meta: the sums of activations for types with a min, scales of e4m3 ones
   int64_t weightStages = 2, tokenStages = 2;
   int64_t tokenAt = 0, weightAt = 0, metaAt = 0, sumAt = 0, barrierAt = 0, bytes = 0;
   int64_t producerThreads = 32;       ///< one warp works; the others are there because registers go from one whole warpgroup to others

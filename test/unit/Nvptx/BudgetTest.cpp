@@ -49,9 +49,9 @@ Case matmul(const std::string &name, StorageType type, ActFormat act, int64_t ro
 }
 
 /// The same by wgmma: in clusters, or of 128 rows.
-Case wgmma(const std::string &name, StorageType type, int64_t rows) {
+Case wgmma(const std::string &name, StorageType type, int64_t rows, ActFormat act = ActFormat::bf16) {
   MmaParams p;
-  p.type = type, p.act = ActFormat::bf16, p.n = 256, p.k = 1024, p.outStride = p.n, p.halves = packedLayout(type).subK == 16;
+  p.type = type, p.act = act, p.n = 256, p.k = 1024, p.outStride = p.n, p.halves = packedLayout(type).subK == 16;
   p = onChip(p, *findChip("sm_90a"), rows);
   p.kSegments = 2;
   return {name, nvptx::test::job(name, p, nvptx::emitMatmul), double(p.n * p.k), [=](Machine &m) {
@@ -173,6 +173,7 @@ std::vector<Case> wgmmaCases() {
   std::vector<Case> all;
   for (auto [n, t] : {std::pair{"bf16", StorageType::bf16}, {"q4_0", StorageType::q4_0}, {"q4_k", StorageType::q4_k}, {"int8", StorageType::int8}, {"e4m3", StorageType::e4m3}})
     for (int64_t rows : {8, 128}) all.push_back(wgmma(std::string("wgmma_") + n + (rows == 8 ? "" : "_128rows"), t, rows));
+  for (int64_t rows : {8, 128}) all.push_back(wgmma(std::string("wgmma_e4m3_e4m3") + (rows == 8 ? "" : "_128rows"), StorageType::e4m3, rows, ActFormat::e4m3));
   return all;
 }
 

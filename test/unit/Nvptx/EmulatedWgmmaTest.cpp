@@ -17,8 +17,8 @@ namespace {
 
 const Chip &hopper() { return *findChip("sm_90a"); }
 
-MmaParams wgmma(StorageType type, int64_t n, int64_t k, int64_t segments) {
-  MmaParams p = shape(type, ActFormat::bf16, n, k);
+MmaParams wgmma(StorageType type, int64_t n, int64_t k, int64_t segments, ActFormat act = ActFormat::bf16) {
+  MmaParams p = shape(type, act, n, k);
   p.wgmma = true, p.kSegments = segments;
   return p;
 }
@@ -28,27 +28,17 @@ void expectClose(const Problem &t, const Buffer &out, int64_t rows) {
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t n = 0; n < t.p.n; ++n) {
       auto [want, size] = t.real(r, n);
-      ASSERT_NEAR(out.as<float>()[r * t.p.outStride + n], want, 1e-6 * size + 1e-6) << "row " << r << " output " << n;
+      double lost = t.p.act == ActFormat::e4m3 ? t.lostBy14Bits(r, n) : 0;
+      ASSERT_NEAR(out.as<float>()[r * t.p.outStride + n], want, 1e-6 * size + 1e-6 + lost) << "row " << r << " output " << n;
     }
 }
 
-TEST(EmulatedWgmma, IsCloseToFloat64AndDoesNotDependOnTheBatch) {
-  struct Case {
-    MmaParams p;
-    std::vector<int64_t> tiles;
-  };
-  std::vector<Case> cases;
-  for (StorageType type : allTypes) {
-    int64_t segments = int64_t(1) << int(type) % 3;
-    // Five tiles and a half: a warpgroup with tiles that do not exist. Three runs of K in two segments; four, or one, in four.
-    MmaParams p = wgmma(type, 88, segments == 2 ? 768 : 256 * segments, segments);
-    p.bias = int(type) % 2, p.residual = int(type) % 3 == 0;
-    bool usual = type == StorageType::bf16 || type == StorageType::q4_0 || type == StorageType::q4_1 || type == StorageType::q2_k || type == StorageType::int8;
-    std::vector<int64_t> tiles{8, 128};
-    if (usual) tiles = {8, 32, 64, 128};
-    if (fullGrid()) tiles = {8, 16, 32, 64, 128};
-    cases.push_back({p, tiles});
-  }
+struct Case {
+  MmaParams p;
+  std::vector<int64_t> tiles;
+};
+
+void areCloseToFloat64AndDoNotDependOnTheBatch(const std::vector<Case> &cases) {
   std::vector<PtxJob> jobs;
   auto name = [](size_t i, int64_t tile) { return "k" + std::to_string(i) + "_" + std::to_string(tile); };
   for (size_t i = 0; i < cases.size(); ++i)
@@ -78,14 +68,73 @@ TEST(EmulatedWgmma, IsCloseToFloat64AndDoesNotDependOnTheBatch) {
   }
 }
 
+TEST(EmulatedWgmma, IsCloseToFloat64AndDoesNotDependOnTheBatch) {
+  std::vector<Case> cases;
+  for (StorageType type : allTypes) {
+    int64_t segments = int64_t(1) << int(type) % 3;
+    // Five tiles and a half: a warpgroup with tiles that do not exist. Three runs of K in two segments; four, or one, in four.
+    MmaParams p = wgmma(type, 88, segments == 2 ? 768 : 256 * segments, segments);
+    p.bias = int(type) % 2, p.residual = int(type) % 3 == 0;
+    bool usual = type == StorageType::bf16 || type == StorageType::q4_0 || type == StorageType::q4_1 || type == StorageType::q2_k || type == StorageType::int8;
+    std::vector<int64_t> tiles{8, 128};
+    if (usual) tiles = {8, 32, 64, 128};
+    if (fullGrid()) tiles = {8, 16, 32, 64, 128};
+    cases.push_back({p, tiles});
+  }
+  areCloseToFloat64AndDoNotDependOnTheBatch(cases);
+}
+
+/// Products of 8-bit floats: alone, in a cluster and segment after segment, in every tile.
+TEST(EmulatedWgmma, E4m3ActivationsAreCloseToFloat64AndDoNotDependOnTheBatch) {
+  std::vector<Case> cases;
+  for (int64_t segments : {1, 2, 4}) {
+    MmaParams p = wgmma(StorageType::e4m3, 88, segments == 2 ? 768 : 256 * segments, segments, ActFormat::e4m3);
+    p.bias = segments == 2, p.residual = segments == 4;
+    cases.push_back({p, {8, 16, 32, 64, 128}});
+  }
+  areCloseToFloat64AndDoNotDependOnTheBatch(cases);
+}
+
+/// Sums of wgmma have other bits than those of mma.sync here, so kernels of both for one weight would not go unnoticed; an operand read as the other 8-bit
+/// float, or without its swizzle, is far from float64.
+TEST(EmulatedWgmma, MutantsOfE4m3ProductsAreSeen) {
+  MmaParams p = wgmma(StorageType::e4m3, 64, 256, 1, ActFormat::e4m3), other = p;
+  other.wgmma = false;
+  auto replaced = [](std::string &ptx, const std::string &from, const std::string &to) {
+    int64_t changed = 0;
+    for (size_t at = 0; (at = ptx.find(from, at)) != std::string::npos; at += to.size(), ++changed) ptx.replace(at, from.size(), to);
+    EXPECT_GT(changed, 0) << from;
+  };
+  Problem t(p, 8, 1);
+  auto near = [&](const Buffer &out) {
+    bool near = true;
+    for (int64_t r = 0; r < 8; ++r)
+      for (int64_t n = 0; n < p.n; ++n) near &= std::fabs(out.as<float>()[r * p.outStride + n] - t.real(r, n).first) <= t.lostBy14Bits(r, n) + 1e-6; // NaN is not
+    return near;
+  };
+  auto run = [&](const std::function<void(std::string &)> &mutate, const MmaParams &q) {
+    Machine machine({job("k", q, nvptx::emitMatmul)}, hopper(), mutate);
+    EXPECT_TRUE(machine);
+    return t.run(machine, "k", q, 8);
+  };
+  Buffer good = run({}, p), mixed = run({}, other);
+  EXPECT_TRUE(near(good));
+  EXPECT_TRUE(near(mixed));
+  EXPECT_FALSE(sameBytes(good.data(), mixed.data(), good.size()));
+  for (const char *types : {".f32.e5m2.e4m3", ".f32.e4m3.e5m2"}) EXPECT_FALSE(near(run([&](std::string &ptx) { replaced(ptx, ".f32.e4m3.e4m3", types); }, p))) << types;
+  const std::string mode32 = std::to_string(int64_t(3ull << 62 | 64ull << 32 | 1ull << 16)), plain = std::to_string(int64_t(64ull << 32 | 1ull << 16));
+  EXPECT_FALSE(near(run([&](std::string &ptx) { replaced(ptx, mode32, plain); }, p)));
+}
+
 TEST(EmulatedWgmma, GateAndUpAreCloseToFloat64AndDoNotDependOnTheBatch) {
-  struct Case {
+  struct Gated {
     StorageType type;
     int64_t segments;
-    ActFormat out;
+    ActFormat act, out;
   };
-  for (Case c : {Case{StorageType::q4_k, 2, ActFormat::f32}, {StorageType::q4_0, 1, ActFormat::bf16}}) {
-    MmaParams p = wgmma(c.type, 192, 512, c.segments); // three units: a warpgroup has none
+  for (Gated c : {Gated{StorageType::q4_k, 2, ActFormat::bf16, ActFormat::f32}, {StorageType::q4_0, 1, ActFormat::bf16, ActFormat::bf16},
+                  {StorageType::e4m3, 2, ActFormat::e4m3, ActFormat::f32}, {StorageType::e4m3, 1, ActFormat::e4m3, ActFormat::e4m3}}) {
+    MmaParams p = wgmma(c.type, 192, 512, c.segments, c.act); // three units: a warpgroup has none
     p.epilogue = MatmulParams::gateUp, p.outAct = c.out;
     std::vector<PtxJob> jobs;
     for (int64_t tile : {8, 128}) {
@@ -110,7 +159,9 @@ TEST(EmulatedWgmma, GateAndUpAreCloseToFloat64AndDoNotDependOnTheBatch) {
         auto [up, upSize] = t.real(r, gateRow + 32);
         double want = gate / (1 + std::exp(-gate)) * up;
         const float *block = reinterpret_cast<const float *>(out.data() + r / 8 * l.blockBytes);
-        ASSERT_NEAR(block[(j / 32 * 8 + r % 8) * 32 + j % 32], want, 2e-6 * (gateSize * (1 + std::fabs(up)) + upSize * (1 + std::fabs(gate)) + 1)) << "row " << r << " output " << j;
+        double gateLost = 2e-6 * gateSize, upLost = 2e-6 * upSize;
+        if (c.act == ActFormat::e4m3) gateLost += 1.1 * t.lostBy14Bits(r, gateRow), upLost += 1.1 * t.lostBy14Bits(r, gateRow + 32); // silu's slope is at most 1.1
+        ASSERT_NEAR(block[(j / 32 * 8 + r % 8) * 32 + j % 32], want, gateLost * (1 + std::fabs(up)) + upLost * (1 + std::fabs(gate)) + gateLost * upLost + 2e-6) << "row " << r << " output " << j;
       }
   }
 }
@@ -118,31 +169,40 @@ TEST(EmulatedWgmma, GateAndUpAreCloseToFloat64AndDoNotDependOnTheBatch) {
 /// What writes activations and what reads them, by mma.sync too, agree on wgmma's order.
 TEST(EmulatedWgmma, ActivationsLieInItsOrder) {
   constexpr int64_t rows = 11, k = 96;
-  QuantizeParams quantize;
-  quantize.k = quantize.inStride = k, quantize.act = ActFormat::bf16;
-  MmaParams p = shape(StorageType::q4_1, ActFormat::bf16, 48, k), f = shape(StorageType::f16, ActFormat::bf16, 48, k);
-  Machine machine({job("quantize", quantize, nvptx::emitQuantize), job("matmul", p, nvptx::emitMatmul), job("floats", f, nvptx::emitMatmul)}, hopper());
-  ASSERT_TRUE(machine);
-  Problem t(p, rows, 3), u(f, rows, 4);
-  Buffer x(size_t(rows * k * 4)), out(size_t(actBytes(rows, k, ActFormat::bf16, false)), 0xcd), expected(out.size(), 0xcd);
-  std::memcpy(x.data(), t.x.data(), x.size());
-  packActivations(t.act, k, ActFormat::bf16, false, expected.data(), true);
-  StepData step(rows);
-  machine.run("quantize", launchShape(quantize), {&x, &out}, step);
-  EXPECT_TRUE(sameBytes(out.data(), expected.data(), out.size()));
-  expectClose(t, t.run(machine, "matmul", p, rows), rows);
-  expectClose(u, u.run(machine, "floats", f, rows), rows);
+  struct Order {
+    ActFormat act;
+    std::vector<StorageType> types;
+  };
+  for (const Order &o : {Order{ActFormat::bf16, {StorageType::q4_1, StorageType::f16}}, {ActFormat::e4m3, {StorageType::e4m3}}}) {
+    QuantizeParams quantize;
+    quantize.k = quantize.inStride = k, quantize.act = o.act;
+    std::vector<PtxJob> jobs{job("quantize", quantize, nvptx::emitQuantize)};
+    for (StorageType type : o.types) jobs.push_back(job("matmul" + std::to_string(int(type)), shape(type, o.act, 48, k), nvptx::emitMatmul));
+    Machine machine(jobs, hopper());
+    ASSERT_TRUE(machine);
+    for (StorageType type : o.types) {
+      MmaParams p = shape(type, o.act, 48, k);
+      Problem t(p, rows, uint32_t(3 + int(type)));
+      Buffer x(size_t(rows * k * 4)), out(size_t(actBytes(rows, k, o.act, false)), 0xcd), expected(out.size(), 0xcd);
+      std::memcpy(x.data(), t.x.data(), x.size());
+      packActivations(t.act, k, o.act, false, expected.data(), true);
+      StepData step(rows);
+      machine.run("quantize", launchShape(quantize), {&x, &out}, step);
+      EXPECT_TRUE(sameBytes(out.data(), expected.data(), out.size()));
+      expectClose(t, t.run(machine, "matmul" + std::to_string(int(type)), p, rows), rows);
+    }
+  }
 }
 
 TEST(EmulatedWgmma, OneFamilyForAllRowsOfAWeight) {
-  MmaParams p = shape(StorageType::q4_0, ActFormat::bf16, 4096, 4096);
-  for (const Chip &chip : chips())
-    for (int64_t rows : {1, 8, 9, 16, 33, 64, 65, 512}) {
-      MmaParams q = onChip(p, chip, rows);
-      EXPECT_EQ(q.wgmma, chip.has(Feature::wgmma)) << chip.name;
-      EXPECT_EQ(q.kSegments, q.wgmma ? 4 : 1) << chip.name;
-      if (q.wgmma) EXPECT_EQ(q.rowTile, std::min<int64_t>(128, std::max<int64_t>(8, int64_t(llvm::PowerOf2Ceil(uint64_t(rows)))))) << rows;
-    }
+  for (MmaParams p : {shape(StorageType::q4_0, ActFormat::bf16, 4096, 4096), shape(StorageType::e4m3, ActFormat::e4m3, 4096, 4096)})
+    for (const Chip &chip : chips())
+      for (int64_t rows : {1, 8, 9, 16, 33, 64, 65, 512}) {
+        MmaParams q = onChip(p, chip, rows);
+        EXPECT_EQ(q.wgmma, chip.has(Feature::wgmma)) << chip.name;
+        EXPECT_EQ(q.kSegments, q.wgmma ? 4 : 1) << chip.name;
+        if (q.wgmma) EXPECT_EQ(q.rowTile, std::min<int64_t>(128, std::max<int64_t>(8, int64_t(llvm::PowerOf2Ceil(uint64_t(rows)))))) << rows;
+      }
   for (auto [n, k, act] : {std::tuple{4096, 4128, ActFormat::bf16}, {128, 4096, ActFormat::bf16}, {4096, 4096, ActFormat::int8}, {4096, 4096, ActFormat::f32}})
     for (int64_t rows : {1, 512}) EXPECT_FALSE(onChip(shape(StorageType::q4_0, act, n, k), hopper(), rows).wgmma);
 }
@@ -156,7 +216,7 @@ TEST(EmulatedWgmma, SaysWhatItCannotDo) {
   EXPECT_NE(message(good, "sm_100a").find("unsupported: wgmma on sm_100a"), std::string::npos);
   MmaParams p = good;
   p.act = ActFormat::int8;
-  EXPECT_NE(message(p).find("expected bf16 activations for wgmma"), std::string::npos);
+  EXPECT_NE(message(p).find("expected bf16 or e4m3 activations for wgmma"), std::string::npos);
   // What every family of instructions asks for.
   p = good, p.epilogue = MatmulParams::gateUp, p.n = 96;
   EXPECT_NE(message(p).find("expected a multiple of 64 weight rows for a gate/up epilogue, found 96"), std::string::npos);

@@ -107,18 +107,23 @@ inline std::vector<PtxJob> realisticKernels(bool everything, bool fp8 = false) {
 /// The same of wgmma: every weight type, tile and way of dealing K to blocks; |everything|: with each other.
 inline std::vector<PtxJob> wgmmaKernels(bool everything) {
   std::vector<PtxJob> jobs;
+  auto add = [&](StorageType type, ActFormat act, int64_t rows, bool large, bool gated) { // one segment; clusters, or segments in turn
+    MmaParams p;
+    p.type = type, p.n = large ? 32768 : 4096, p.k = 4096, p.act = act, p.halves = packedLayout(type).subK == 16, p.outStride = p.n;
+    p.bias = int(type) % 2, p.residual = int(type) % 3 == 0;
+    if (gated) p.epilogue = MatmulParams::gateUp, p.bias = p.residual = false, p.outAct = act, p.outHalves = p.halves;
+    p = onChip(p, *findChip("sm_90a"), rows);
+    jobs.push_back(job("wgmma_" + std::to_string(jobs.size()) + "_type" + std::to_string(int(type)) + (act == ActFormat::e4m3 ? "_e4m3" : "") + "_rows" + std::to_string(rows), p, emitMatmul));
+  };
   for (StorageType type : allTypes)
     for (int64_t rows : {8, 16, 32, 64, 128})
-      for (bool large : {false, true}) { // one segment; clusters, or segments in turn
+      for (bool large : {false, true}) {
         int64_t which = int64_t(type) + rows / 8 + large;
         if (!everything && (rows == 8 || rows == 128 ? which % 4 : which % 16)) continue;
-        MmaParams p;
-        p.type = type, p.n = large ? 32768 : 4096, p.k = 4096, p.act = ActFormat::bf16, p.halves = packedLayout(type).subK == 16, p.outStride = p.n;
-        p.bias = int(type) % 2, p.residual = int(type) % 3 == 0;
-        if (which % 3 == 0) p.epilogue = MatmulParams::gateUp, p.bias = p.residual = false, p.outAct = ActFormat::bf16, p.outHalves = p.halves;
-        p = onChip(p, *findChip("sm_90a"), rows);
-        jobs.push_back(job("wgmma_" + std::to_string(jobs.size()) + "_type" + std::to_string(int(type)) + "_rows" + std::to_string(rows), p, emitMatmul));
+        add(type, ActFormat::bf16, rows, large, which % 3 == 0);
       }
+  for (int64_t rows : {8, 16, 32, 64, 128})
+    for (bool large : {false, true}) add(StorageType::e4m3, ActFormat::e4m3, rows, large, (rows / 8 + large) % 3 == 0);
   return jobs;
 }
 

@@ -203,7 +203,10 @@ inline void packActivations(const model::Activations &a, int64_t k, ActFormat fo
             place = (piece ^ int64_t(r % 8 / 2)) * 8 + 2 * t + i % 2;
           }
         if (format == ActFormat::bf16) put((at * 32 + place) * 2, uint16_t(model::toBits(v.x[j]) >> 16));
-        if (l.elementBytes == 1) put(at * 32 + j, uint8_t(v.q[j]));
+        if (l.elementBytes == 1) { // of the two pieces of e4m3 in rows 4 .. 7 the second is first
+          bool exchanged = wgmma && format == ActFormat::e4m3 && r % 8 >= 4;
+          put(at * 32 + (exchanged ? (j + 16) % 32 : j), uint8_t(v.q[j]));
+        }
       }
       if (l.elementBytes == 1) put(l.scale + at * 4, v.scale);
       if (format == ActFormat::int8z) put(l.offset + at * 4, v.offset + 0.0f);

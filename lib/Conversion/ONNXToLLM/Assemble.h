@@ -47,8 +47,8 @@ double grainOf(llvm::ArrayRef<llvm::ArrayRef<double>> lists);
 /// Whether every row of |table| that a sequence can reach is what the ropes of |config| say: empty, or the reason when it is not. None: |table| is none of
 /// cosines and sines of theirs.
 std::optional<std::string> checkTable(const ModelConfig &config, const Known &table, bool sixteenBits);
-/// The places below |last|, along any axis of |table|, at which it stops going on as it did: rows that are the one before, or as far from it as that is from
-/// its own, or it shifted by one column go on. A run that reads the table around all of them, and anywhere between, has seen all that it does.
-std::set<int64_t> breaksOf(const Known &table, int64_t last);
+/// Of a table that is none of cosines and sines: the reason when what lengths and positions up to |last| choose from it follows no simple rule, so that runs of some
+/// sizes do not tell what others would see. Adds lengths to |places| at which even a simple one changes.
+std::optional<std::string> checkChoices(const StoredTable &table, int64_t last, std::set<int64_t> &places);
 
 } // namespace lathe::raise

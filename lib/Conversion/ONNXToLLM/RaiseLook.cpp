@@ -14,7 +14,11 @@ bool Raiser::runOnce(const Roles &roles, Sizes sizes, Parts &parts) {
   if (seen.empty()) branches = run.branches;
   beyond = run.beyond;
   sixteenBits = run.own != DataType::float32;
-  tables.insert(run.tables.begin(), run.tables.end());
+  for (StoredTable &table : run.tables)
+    if (llvm::none_of(tables, [&](const StoredTable &old) {
+          return old.axes == table.axes && (old.values == table.values || (old.values->shape == table.values->shape && old.values->i == table.values->i && old.values->f == table.values->f));
+        }))
+      tables.push_back(std::move(table));
   for (const auto &[op, values] : run.quotients)
     buckets |= quotients.try_emplace(op, values).first->second != values;
   for (auto [all, own] : {std::pair(&numbers, &run.numbers), {&thresholds, &run.thresholds}})
@@ -121,20 +125,24 @@ bool Raiser::lookAround(const Roles &roles, std::set<int64_t> places, Parts &par
   return true;
 }
 
-/// The runs saw some rows only of the tables that they looked into: those of cosines and sines have to be what the ropes of |config| say, and around what
-/// is irregular in another one, the graph has to do what it did.
+/// The runs saw some rows only of the tables that they looked into: those of cosines and sines have to be what the ropes of |config| say, and others
+/// follow a rule; where that changes, the graph has to do what it did.
 bool Raiser::lookIntoTables(const Roles &roles, Parts &parts, const ModelConfig &config) {
-  auto last = tables; // more runs look into them again
-  std::vector<std::string> said = remarks;
-  for (auto &[op, table] : last) {
-    std::optional<std::string> rotary = checkTable(config, *table, sixteenBits);
-    bool good = rotary ? (why = *rotary).empty() : lookAround(roles, breaksOf(*table, reach), parts);
-    if (!good) {
-      where = op->getLoc();
+  for (size_t checked = 0; checked < tables.size();) { // more runs may look into others
+    std::set<int64_t> places;
+    for (; checked < tables.size(); ++checked) {
+      const StoredTable &table = tables[checked];
+      std::optional<std::string> reason = checkTable(config, *table.values, sixteenBits);
+      if (!reason) reason = checkChoices(table, reach, places);
+      if (!reason || reason->empty()) continue;
+      why = *reason;
+      where = table.at->getLoc();
       return false;
     }
+    std::vector<std::string> said = remarks;
+    if (!lookAround(roles, places, parts)) return false;
+    remarks = std::move(said);
   }
-  remarks = std::move(said);
   return true;
 }
 

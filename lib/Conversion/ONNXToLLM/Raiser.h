@@ -61,7 +61,7 @@ private:
   int64_t reach = 0;    ///< positions up to which the graph was looked at
   std::vector<Term> seen;    ///< of the first run
   std::optional<mlir::Location> differs; ///< the first node of the last run that computes something else than in the first
-  std::map<mlir::Operation *, std::shared_ptr<const Known>> tables; ///< that runs looked into
+  std::vector<StoredTable> tables; ///< that runs looked into, each once
   std::vector<bool> branches; ///< that the first run took at every If
   std::set<int64_t> numbers;    ///< that all runs computed whatever their sizes: where a graph may change what it does
   std::map<mlir::Operation *, std::vector<double>> quotients; ///< of the runs so far

@@ -173,7 +173,7 @@ void GraphRun::noteQuotient(NodeOp op, In in, const Known &result) {
 
 void GraphRun::constant(onnx::ConstantOp op) {
   Abstract &made = values[op.getResult()] = known(fromElements(op.getValue()));
-  made.fixed = true;
+  made.fixed = made.stored = true;
   noteNumbers(*made.known);
 }
 
@@ -242,7 +242,7 @@ void GraphRun::node(NodeOp op) {
   Abstract like;
   if (in.size() == 2 && op.getDomain().empty() && op.getOpType() == "CastLike" && in[1]->is != Abstract::absent && in[1]->is != Abstract::unknown) {
     like = known(Known::make(in[1]->type, {}));
-    like.fixed = true;
+    like.fixed = like.stored = true;
     in[1] = &like;
   }
   const Abstract *bad = nullptr;
@@ -278,9 +278,21 @@ void GraphRun::node(NodeOp op) {
                 allKnown(ArrayRef<Abstract *>(in).drop_front());
   if (lookup) load(*in[0]);
   bool fixed = llvm::all_of(in, [](const Abstract *x) { return x->fixed || x->is == Abstract::absent || x->is == Abstract::weight; });
-  // Angles of a range are cosines by formula.
-  if (lookup && !fixed && in[0]->known && !in[0]->known->angles && (in[0]->is == Abstract::weight || in[0]->fixed))
-    tables[op.getInputs()[0].getDefiningOp()] = in[0]->known;
+  bool stored = llvm::all_of(in, [](const Abstract *x) { return x->stored || x->is == Abstract::absent || x->is == Abstract::weight; });
+  if (lookup && !fixed && in[0]->known && (in[0]->is == Abstract::weight || in[0]->stored)) {
+    StoredTable table{op, in[0]->known, {}};
+    auto rank = static_cast<int64_t>(in[0]->shape.size());
+    if (op.getOpType().starts_with("Gather") && op.getOpType() != "GatherND") {
+      if (auto axis = axisOf(op.getInt("axis", 0), rank); succeeded(axis)) table.axes.push_back(*axis);
+    } else if (op.getOpType() == "Slice") {
+      SmallVector<const Known *> numbers;
+      for (const Abstract *x : in)
+        numbers.push_back(x->known.get());
+      for (int64_t given : integersOf(op, numbers, 3, "axes"))
+        if (auto axis = axisOf(given, rank); succeeded(axis)) table.axes.push_back(*axis);
+    }
+    tables.push_back(std::move(table));
+  }
   if (!done && allKnown(in) && llvm::none_of(in, [](const Abstract *x) { return x->is == Abstract::tokens || x->is == Abstract::term; })) {
     why.clear();
     noteThresholds(op, in);
@@ -291,7 +303,7 @@ void GraphRun::node(NodeOp op) {
     if (result.ok()) {
       if (!result->empty()) noteQuotient(op, in, result->front());
       for (size_t k = 0; k < out.size() && k < result->size(); ++k)
-        (out[k] = known(std::move((*result)[k]))).fixed = fixed;
+        out[k] = known(std::move((*result)[k])), out[k].fixed = fixed, out[k].stored = stored;
       // 1 + w stays a weight (Gemma's norms).
       if (op.getOpType() == "Add")
         for (int k = 0; k < 2; ++k)

@@ -30,7 +30,8 @@ struct Abstract {
   bool swapped = false;               ///< of weight: the two axes are those of the stored matrix in reverse
   TermId id = -1;
   Layout layout;
-  bool fixed = false; ///< of number: computed from stored ones alone, whatever the sizes are
+  bool fixed = false;  ///< of number: computed from stored ones alone, whatever the sizes are
+  bool stored = false; ///< the same, but the sizes may have chosen which
   std::string why; ///< of unknown: what was not recognised, and where
   mlir::Operation *at = nullptr;
 };
@@ -43,6 +44,13 @@ struct RunResult {
   llvm::SmallVector<std::string, 1> unused; ///< outputs that are neither, beside some that are named logits
   std::string why;                          ///< empty: everything was recognised
   mlir::Operation *at = nullptr;
+};
+
+/// A stored table, or one that is computed from stored ones, of which something was looked up that depends on the sizes.
+struct StoredTable {
+  mlir::Operation *at = nullptr;
+  std::shared_ptr<const Known> values;
+  llvm::SmallVector<int64_t, 2> axes; ///< along which; empty: any
 };
 
 class GraphRun {
@@ -64,8 +72,7 @@ public:
   std::vector<bool> branches;
   /// What |branches| are behind a past. A run without one that takes another looks at both, which have to give the same; null: no run was before.
   const std::vector<bool> *usual = nullptr;
-  /// Stored tables of which something was looked up that depends on the sizes.
-  std::map<mlir::Operation *, std::shared_ptr<const Known>> tables;
+  std::vector<StoredTable> tables;
 
 private:
   /// Entries stay where they are when others are added.

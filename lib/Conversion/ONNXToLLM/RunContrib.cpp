@@ -77,6 +77,7 @@ bool GraphRun::rotary(NodeOp op, In in, Out out) {
     normalize(layout);
     auto rows = [&](const Known &table) -> FailureOr<int> {
       auto take = [&](const Known &from) -> FailureOr<Known> {
+        if (from.shape != table.shape) return failure();
         Known out = Known::make(from.type, {sizes.batch, sizes.step, rotated / 2});
         for (int64_t r = 0; r < sizes.batch * sizes.step; ++r) {
           int64_t at = positions->known->i[static_cast<size_t>(r)];

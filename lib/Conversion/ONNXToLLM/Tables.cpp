@@ -21,7 +21,7 @@ std::optional<std::string> checkTable(const ModelConfig &config, const Known &ta
   std::set<double> starts = {0, 1};
   for (const Rope &rope : config.ropes) {
     auto count = static_cast<int64_t>(rope.inverseFrequencies.size());
-    if (columns != count && columns != 2 * count) continue;
+    if (columns != count && columns != 2 * count && columns != 4 * count) continue;
     starts.insert(rope.attentionFactor);
     for (double scale : std::set<double>{1, rope.attentionFactor})
       for (size_t k = 0; k < rope.inverseFrequencies.size(); ++k)
@@ -55,36 +55,49 @@ std::optional<std::string> checkTable(const ModelConfig &config, const Known &ta
   return "";
 }
 
-/// Adds the places along |axis| of |table|, below |last|, at which its rows stop going on as they did.
-static void addBreaks(const Known &table, size_t axis, int64_t last, std::set<int64_t> &places) {
-  int64_t outer = 1, inner = 1, rows = table.shape[axis];
-  for (auto [k, size] : llvm::enumerate(table.shape))
-    if (k != axis) (k < axis ? outer : inner) *= size;
-  // Along which other axis rows may be shifted: masks are tables of distances.
-  std::optional<size_t> other;
-  for (auto [k, size] : llvm::enumerate(table.shape))
-    if (k != axis && size > 1) other = other ? table.shape.size() : k;
-  // What enters at column 0 is in the last rows still, where a run sees it.
-  bool matrix = other && *other < table.shape.size() && table.shape[*other] >= std::min(rows, last);
-  int64_t columns = outer * inner;
-  auto at = [&](int64_t row, int64_t column) { return table.number((column / inner * rows + row) * inner + column % inner); };
-  auto goesOn = [&](int64_t p, auto rule) {
-    for (int64_t j = 0; j < columns; ++j)
-      if (!rule(p, j)) return false;
-    return true;
-  };
-  auto same = [&](int64_t p, int64_t j) { return at(p, j) == at(p - 1, j); };
-  auto line = [&](int64_t p, int64_t j) { return at(p, j) - at(p - 1, j) == at(p - 1, j) - at(p - 2, j); };
-  auto shifted = [&](int64_t p, int64_t j) { return j == 0 || at(p, j) == at(p - 1, j - 1); };
-  for (int64_t p = 2; p < std::min(rows, last); ++p)
-    if (!goesOn(p, same) && !goesOn(p, line) && !(matrix && goesOn(p, shifted))) places.insert(p);
+/// Whether rows of |table| along |axis| are all the same, as far as |last|.
+static bool constantAlong(const Known &table, size_t axis, int64_t last) {
+  int64_t inner = 1, size = table.shape[axis];
+  for (size_t k = axis + 1; k < table.shape.size(); ++k)
+    inner *= table.shape[k];
+  for (int64_t at = 0, n = table.elements(); at < n; ++at)
+    if (int64_t row = at / inner % size; row > 0 && row <= last && table.number(at) != table.number(at - row * inner)) return false;
+  return true;
 }
 
-std::set<int64_t> breaksOf(const Known &table, int64_t last) {
-  std::set<int64_t> places;
-  for (size_t axis = 0; axis < table.shape.size(); ++axis)
-    addBreaks(table, axis, last, places);
-  return places;
+std::optional<std::string> checkChoices(const StoredTable &stored, int64_t last, std::set<int64_t> &places) {
+  const Known &table = *stored.values;
+  llvm::SmallVector<size_t> chosen, large;
+  for (auto [k, size] : llvm::enumerate(table.shape)) {
+    if (size > 1) large.push_back(k);
+    if (size > 1 && (stored.axes.empty() || llvm::is_contained(stored.axes, static_cast<int64_t>(k))) && !constantAlong(table, k, last)) chosen.push_back(k);
+  }
+  if (chosen.empty()) return std::nullopt;
+  if (large.size() == 1) { // positions
+    bool same = true;
+    for (int64_t p = 0, n = std::min(table.elements(), last + 1); p < n && same; ++p)
+      same = table.number(p) == static_cast<double>(p);
+    if (same) return std::nullopt;
+  } else if (large.size() == 2 && large[1] == table.shape.size() - 1) { // a mask: one value for the last |window| columns up to a row's own, another for all others
+    int64_t rows = std::min(table.shape[large[0]], last + 1), columns = table.shape[large[1]], wide = std::min(columns, last + 1), window = 0;
+    double seen = table.number(0);
+    while (window < rows && table.number(window * columns) == seen)
+      ++window;
+    std::optional<double> hidden;
+    bool same = true;
+    for (int64_t i = 0; i < rows && same; ++i)
+      for (int64_t j = 0; j < wide && same; ++j) {
+        double value = table.number(i * columns + j);
+        bool shows = j <= i && i - j < window;
+        if (!shows && !hidden) hidden = value;
+        same = value == (shows ? seen : *hidden);
+      }
+    if (same) {
+      places.insert(window);
+      return std::nullopt;
+    }
+  }
+  return "a stored table follows no rule by which lengths and positions choose: expected cosines and sines, one value, positions or a causal mask, found a tensor of " + shapeText(table.shape);
 }
 
 } // namespace lathe::raise

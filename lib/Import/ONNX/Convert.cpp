@@ -63,9 +63,9 @@ Value Converter::value(const ::onnx::ValueInfoProto &proto) {
     Dim out;
     if (dim.has_dim_value() && dim.dim_value() >= 0) out.value = dim.dim_value();
     if (dim.has_dim_param()) out.name = dim.dim_param();
-    // Some exporters write sizes as names.
+    // Some exporters write sizes as names, from 1 on and without leading zeros.
     const char *end = out.name.data() + out.name.size();
-    if (uint32_t size = 0; out.value < 0 && out.name.size() < 10 && std::from_chars(out.name.data(), end, size).ptr == end && !out.name.empty()) {
+    if (uint32_t size = 0; out.value < 0 && !out.name.empty() && out.name.size() < 10 && out.name[0] != '0' && std::from_chars(out.name.data(), end, size).ptr == end) {
       out.value = size;
       out.name.clear();
     }

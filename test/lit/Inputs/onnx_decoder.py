@@ -339,6 +339,14 @@ class Graph:
             slower = lambda p: p / 4 if int(low) <= p <= int(high or POSITIONS) else p
             both = (self.weight(n, POSITIONS, SIZE // 2, values=[t(slower(p) * f) for p in range(POSITIONS) for f in self.frequencies()]) for n, t in (('rows_c', math.cos), ('rows_s', math.sin)))
             return tuple(self.op('Gather', t, 'POSITIONS') for t in both)
+        if what == 'split':
+            near = lambda p: p + (p == int(place))
+            both = self.weight('rows', POSITIONS, SIZE, values=[x for p in range(POSITIONS) for t in (lambda f: math.cos(near(p) * f), lambda f: math.sin(p * f)) for x in map(t, self.frequencies())])
+            return tuple(self.op('Gather', t, 'POSITIONS', axis=0) for t in self.op('Split', both, results=2, axis=1, num_outputs=2))
+        if what == 'made':
+            list_ = self.weight('places', POSITIONS, 1, values=[float(p + (p == int(place))) for p in range(POSITIONS)])
+            a = self.op('Mul', list_, f)
+            return tuple(self.op('Gather', self.op(t, a), 'POSITIONS', axis=0) for t in ('Cos', 'Sin'))
         if what == 'frequencies':
             total = self.op('Cast', self.op('Gather', self.op('Shape', 'MASK'), self.constant(1), axis=0), to=FLOAT)
             low, _, high = place.partition('-')
@@ -581,15 +589,22 @@ class Graph:
                     *same, last = map(float, self.o.change[6:].split(','))
                     for limit in same + [last]:
                         s = self.op('Mul', s, self.op('Where', self.op('Greater', step, self.number(limit)), self.number(2 if limit == last else 1), self.number(1)))
-                if self.o.change.startswith(('list:', 'comb:', 'pair:')):  # a stored list says it of every length
+                if self.o.change.startswith(('list:', 'pair:', 'off:', 'line:', 'distance:')):  # a stored list says it of every length
                     what, place = self.o.change.split(':')
-                    total = self.op('Gather', self.op('Shape', 'MASK'), self.constant(1), axis=0)
-                    values = [2.0 if n == int(place) or what == 'comb' and n > int(place) and n % 2 else 1.0 for n in range(POSITIONS + 1)]
+                    total, place, count = self.op('Gather', self.op('Shape', 'MASK'), self.constant(1), axis=0), int(place), POSITIONS + 1
+                    values = [2.0 if n == place else 1.0 for n in range(count)]
                     if what == 'pair':  # beside that of the length before
-                        both = self.weight(what, POSITIONS + 1, 2, values=[x for n in range(POSITIONS + 1) for x in (values[n], values[n - 1])])
+                        both = self.weight(what, count, 2, values=[x for n in range(count) for x in (values[n], values[n - 1])])
                         factor = self.op('Gather', self.op('Gather', both, total, axis=0), self.constant(0), axis=0)
+                    elif what == 'distance':  # from the first token
+                        square = self.weight(what, count, count, values=[values[i - j] if i >= j else 1.0 for i in range(count) for j in range(count)])
+                        factor = self.op('Gather', self.op('Gather', square, total, axis=0), self.constant(0), axis=0)
+                    elif what == 'line':  # that passes zero there
+                        far = self.op('Gather', self.weight(what, count, values=[2.0 * (n - place) for n in range(count)]), total, axis=0)
+                        factor = self.op('Where', self.op('Less', self.op('Mul', far, far), self.number(2.25)), self.number(2), self.number(1))
                     else:
-                        factor = self.op('Gather', self.weight(what, POSITIONS + 1, values=values), total, axis=0)
+                        at = self.op('Add', total, self.constant(3)) if what == 'off' else total
+                        factor = self.op('Gather', self.weight(what, count + 3, values=values + 3 * [1.0]), at, axis=0)
                     s = self.op('Mul', s, factor)
                 if self.o.change.startswith('past:'):
                     past = self.op('Slice', self.op('Shape', f'%past{i}k'), self.constant([2]), self.constant([3]))
@@ -771,7 +786,7 @@ def main():
     parser.add_argument('--total', default='', choices=['', 'last-all', 'all-last'], help='what GroupQueryAttention takes for lengths is an input, its last place first or behind')
     parser.add_argument('--table', type=int, default=64, help='rows and columns of a mask that is stored')
     parser.add_argument('--change', default='', help='table|frequencies|clip|scale|hole:POSITION: what changes there, cosines or the scale of scores; '
-                        'table:FIRST-LAST and frequencies:LOW-HIGH, between them; moved:POSITION: a stored list of positions has the next one there; list|pair|comb:LENGTH: the scale of scores is in a stored list of all lengths, of pairs with the one before it, and another for this one, or also for odd ones beyond; numbers:COUNT: so many constants; step:N, steps:N, past:N, prompt:N, bucket:N: the scale of scores in steps of N or of more than N tokens, behind a past of N, in first steps of more than N, or behind a past of 2 N to 3 N - 1; steps:M,...,N: the same, and steps are compared with M and more, where nothing changes; decode, first: the scale of scores in steps of one token, or behind an empty past')
+                        'table:FIRST-LAST and frequencies:LOW-HIGH, between them; moved:POSITION: a stored list of positions has the next one there; list|off|pair|distance:LENGTH: the scale of scores is in a stored list of all lengths, read three places on, of pairs with the one before, or in column 0 of a table of distances, and is another for this one; line:LENGTH: in a list that passes zero there; split:POSITION, made:POSITION: cosines are half of a stored table of both, or made of a stored list of positions, which is another there; numbers:COUNT: so many constants; step:N, steps:N, past:N, prompt:N, bucket:N: the scale of scores in steps of N or of more than N tokens, behind a past of N, in first steps of more than N, or behind a past of 2 N to 3 N - 1; steps:M,...,N: the same, and steps are compared with M and more, where nothing changes; decode, first: the scale of scores in steps of one token, or behind an empty past')
     parser.add_argument('--bias', action='store_true')
     parser.add_argument('--headnorm', action='store_true')
     parser.add_argument('--postnorms', action='store_true')

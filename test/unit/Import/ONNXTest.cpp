@@ -101,7 +101,7 @@ TEST_F(ONNXTest, ReadsAGraph) {
   EXPECT_EQ(result->graph.nodes[0].opset, 18);
   EXPECT_EQ(result->graph.inputs[0].dims[0].name, "n");
   // A name that is a number is a size.
-  for (auto [name, size] : {std::pair("16", 16), {"0", 0}, {"16a", -1}, {"-1", -1}, {"1000000000", -1}}) {
+  for (auto [name, size] : {std::pair("16", 16), {"0", -1}, {"007", -1}, {"16a", -1}, {"-1", -1}, {"1000000000", -1}}) {
     graph->mutable_input(0)->mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim(0)->set_dim_param(name);
     auto sized = read();
     ASSERT_TRUE(sized.ok()) << sized.status().message();

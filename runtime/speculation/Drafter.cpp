@@ -350,8 +350,11 @@ const Draft &Drafter::propose(uint32_t most) {
 
 void Drafter::verified(uint32_t drafted, uint32_t right) {
   open = program.open = false;
-  unused = program.ignored = 0;
-  program.rest = firstRest;
+  unused = 0;
+  if (best.source == DraftSource::program && drafted) { // what was looked up says nothing of a program
+    program.ignored = 0;
+    program.rest = firstRest;
+  }
   bool learns = best.tree || best.source == DraftSource::program; // chains that were looked up have learned from the tokens that came
   drafted = learns ? std::min(drafted, best.count) : 0;
   for (uint32_t i = 0; i < drafted; ++i) {

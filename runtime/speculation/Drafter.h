@@ -145,7 +145,7 @@ private:
   uint32_t unused = 0, probeAfter;
   bool open = false, probing = false, trees = false;
   struct {
-    uint32_t declined = 0, probeAfter, ignored = 0, pause = 0, rest;
+    uint32_t declined = 0, probeAfter, ignored = 0, pause = 0, rest; ///< rest: the next pause, in steps
     bool open = false, probing = false;
   } program;
 };

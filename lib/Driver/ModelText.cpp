@@ -143,6 +143,7 @@ Status readModelText(const std::string &path, const std::string &tokenizer, Modu
   llvm::json::Object metadata{{"model", std::move(model)}, {"source", llvm::sys::path::filename(path)},
                               {"options", llvm::json::Object{{"activations", options.activations}, {"kv", options.kv}, {"quantize", options.quantize},
                                                              {"page", options.page}, {"max_rows", options.maxRows}}}};
+  // Lookups put nothing into the artifact.
   if (auto draft = parseSpeculate(options.speculate); draft.ok() && !draft->method.empty()) {
     auto [method, rest] = StringRef(options.speculate).split(':');
     metadata["speculate"] = (method + ":" + llvm::sys::path::filename(rest)).str();

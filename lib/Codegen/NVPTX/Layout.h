@@ -30,7 +30,7 @@ struct ActLayout {
 constexpr ActLayout actLayout(int64_t k, ActFormat format, bool halves) {
   ActLayout l;
   int64_t g = l.groups = (k + 31) / 32;
-  l.sums = halves ? 3 : 1;
+  l.sums = halves && format != ActFormat::e4m3 ? 3 : 1; // e4m3 has scales only
   bool ints = isInt8(format), bytes = ints || format == ActFormat::e4m3;
   l.elementBytes = bytes ? 1 : format == ActFormat::bf16 ? 2 : 4;
   int64_t at = g * actBlockRows * 32 * l.elementBytes;

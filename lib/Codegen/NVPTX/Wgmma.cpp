@@ -16,6 +16,7 @@ namespace lathe::codegen::nvptx {
 WgmmaGeometry wgmmaGeometry(const MmaParams &p) {
   PackedLayout w = packedLayout(p.type);
   ActLayout a = actLayout(p.k, p.act, p.halves);
+  static_assert(actLayout(256, ActFormat::e4m3, true).sums == 1); // what scales are as far apart as, and all that lies between
   WgmmaGeometry g;
   const bool prompt = p.rowTile > 64;
   g.cluster = prompt ? 1 : p.kSegments;

@@ -149,6 +149,27 @@ void GraphRun::noteTable(NodeOp op, In in) {
   }
 }
 
+static constexpr int64_t few = 16;
+static bool isLongList(const Abstract &x) { return (x.stored || x.is == Abstract::weight) && x.known && x.known->elements() > few; }
+
+bool GraphRun::picks(NodeOp op, In in) {
+  StringRef name = op.getOpType();
+  if (!op.getDomain().empty() || in.empty()) return false;
+  auto marked = [](const Abstract *x) { return x->mixed && x->known && x->known->elements() > few; };
+  if (name.starts_with("Reduce") || llvm::is_contained({"ArgMax", "ArgMin", "TopK", "NonZero", "Compress", "CumSum"}, name)) return marked(in[0]) || (name == "Compress" && isLongList(*in[0]));
+  bool meets = llvm::any_of(in, [](const Abstract *x) { return x->mixed || isLongList(*x); });
+  if (name == "MatMul" || name == "Gemm") return meets && !in[0]->shape.empty() && (name == "Gemm" && op.getInt("transA", 0) ? in[0]->shape.front() : in[0]->shape.back()) > few;
+  if (name != "Einsum" || !meets) return false;
+  // A letter that the result lacks is summed over.
+  auto [inputs, result] = op.getString("equation", "").split("->");
+  SmallVector<StringRef> parts;
+  inputs.split(parts, ',');
+  for (auto [part, x] : llvm::zip(parts, in))
+    for (size_t k = 0; k < part.trim().size() && k < x->shape.size(); ++k)
+      if (char letter = part.trim()[part.trim().size() - 1 - k]; letter != '.' && letter != ' ' && !result.contains(letter) && x->shape[x->shape.size() - 1 - k] > few) return true;
+  return false;
+}
+
 /// Sizes are compared with numbers one by one; masks compare whole rows, which show in every run.
 void GraphRun::noteThresholds(NodeOp op, In in) {
   if (!op.getDomain().empty() || !llvm::is_contained({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Min", "Max", "Mod", "Div", "Clip", "Sub"}, op.getOpType())) return;
@@ -278,6 +299,7 @@ void GraphRun::node(NodeOp op) {
                 allKnown(ArrayRef<Abstract *>(in).drop_front());
   if (lookup) load(*in[0]);
   bool fixed = llvm::all_of(in, [](const Abstract *x) { return x->fixed || x->is == Abstract::absent || x->is == Abstract::weight; });
+  bool mixed = !fixed && llvm::any_of(in, [&](const Abstract *x) { return x->mixed || (!lookup && isLongList(*x)); });
   bool stored = llvm::all_of(in, [](const Abstract *x) { return x->stored || x->is == Abstract::absent || x->is == Abstract::weight; });
   if (lookup && !fixed && in[0]->known && (in[0]->is == Abstract::weight || in[0]->stored)) {
     StoredTable table{op, in[0]->known, {}};
@@ -293,6 +315,7 @@ void GraphRun::node(NodeOp op) {
     }
     tables.push_back(std::move(table));
   }
+  if (!done && !fixed && allKnown(in) && picks(op, in)) done = refuse("sums or picks from a stored list what lengths or positions say: expected a lookup by Gather or Slice");
   if (!done && allKnown(in) && llvm::none_of(in, [](const Abstract *x) { return x->is == Abstract::tokens || x->is == Abstract::term; })) {
     why.clear();
     noteThresholds(op, in);
@@ -303,7 +326,7 @@ void GraphRun::node(NodeOp op) {
     if (result.ok()) {
       if (!result->empty()) noteQuotient(op, in, result->front());
       for (size_t k = 0; k < out.size() && k < result->size(); ++k)
-        out[k] = known(std::move((*result)[k])), out[k].fixed = fixed, out[k].stored = stored;
+        out[k] = known(std::move((*result)[k])), out[k].fixed = fixed, out[k].stored = stored, out[k].mixed = mixed;
       // 1 + w stays a weight (Gemma's norms).
       if (op.getOpType() == "Add")
         for (int k = 0; k < 2; ++k)

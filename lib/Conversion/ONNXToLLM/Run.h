@@ -32,6 +32,7 @@ struct Abstract {
   Layout layout;
   bool fixed = false;  ///< of number: computed from stored ones alone, whatever the sizes are
   bool stored = false; ///< the same, but the sizes may have chosen which
+  bool mixed = false;  ///< of number: some elements of a stored list, and what depends on the sizes, went into each other
   std::string why; ///< of unknown: what was not recognised, and where
   mlir::Operation *at = nullptr;
 };
@@ -99,6 +100,8 @@ private:
   void noteNumbers(const Known &value);
   void noteTable(NodeOp op, In in);
   void noteThresholds(NodeOp op, In in);
+  /// Whether |op| sums over, or picks from, a long axis of a stored list after sizes have marked some of its entries: a lookup by other means.
+  static bool picks(NodeOp op, In in);
   void noteQuotient(NodeOp op, In in, const Known &result);
   /// Reads the numbers of a stored table that is too long to be read for what it may be alone.
   void load(Abstract &x);

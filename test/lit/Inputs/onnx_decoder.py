@@ -589,7 +589,7 @@ class Graph:
                     *same, last = map(float, self.o.change[6:].split(','))
                     for limit in same + [last]:
                         s = self.op('Mul', s, self.op('Where', self.op('Greater', step, self.number(limit)), self.number(2 if limit == last else 1), self.number(1)))
-                if self.o.change.startswith(('list:', 'pair:', 'off:', 'line:', 'distance:')):  # a stored list says it of every length
+                if self.o.change.startswith(('list:', 'pair:', 'off:', 'line:', 'distance:', 'hot:', 'product:')):  # a stored list says it of every length
                     what, place = self.o.change.split(':')
                     total, place, count = self.op('Gather', self.op('Shape', 'MASK'), self.constant(1), axis=0), int(place), POSITIONS + 1
                     values = [2.0 if n == place else 1.0 for n in range(count)]
@@ -599,6 +599,10 @@ class Graph:
                     elif what == 'distance':  # from the first token
                         square = self.weight(what, count, count, values=[values[i - j] if i >= j else 1.0 for i in range(count) for j in range(count)])
                         factor = self.op('Gather', self.op('Gather', square, total, axis=0), self.constant(0), axis=0)
+                    elif what in ('hot', 'product'):  # by a row of zeros and a one
+                        one = self.op('Cast', self.op('Equal', self.constant(list(range(count))), total), to=FLOAT)
+                        list_ = self.weight(what, count, values=values)
+                        factor = self.op('ReduceSum', self.op('Mul', list_, one), keepdims=0) if what == 'hot' else self.op('MatMul', one, list_)
                     elif what == 'line':  # that passes zero there
                         far = self.op('Gather', self.weight(what, count, values=[2.0 * (n - place) for n in range(count)]), total, axis=0)
                         factor = self.op('Where', self.op('Less', self.op('Mul', far, far), self.number(2.25)), self.number(2), self.number(1))
@@ -786,7 +790,7 @@ def main():
     parser.add_argument('--total', default='', choices=['', 'last-all', 'all-last'], help='what GroupQueryAttention takes for lengths is an input, its last place first or behind')
     parser.add_argument('--table', type=int, default=64, help='rows and columns of a mask that is stored')
     parser.add_argument('--change', default='', help='table|frequencies|clip|scale|hole:POSITION: what changes there, cosines or the scale of scores; '
-                        'table:FIRST-LAST and frequencies:LOW-HIGH, between them; moved:POSITION: a stored list of positions has the next one there; list|off|pair|distance:LENGTH: the scale of scores is in a stored list of all lengths, read three places on, of pairs with the one before, or in column 0 of a table of distances, and is another for this one; line:LENGTH: in a list that passes zero there; split:POSITION, made:POSITION: cosines are half of a stored table of both, or made of a stored list of positions, which is another there; numbers:COUNT: so many constants; step:N, steps:N, past:N, prompt:N, bucket:N: the scale of scores in steps of N or of more than N tokens, behind a past of N, in first steps of more than N, or behind a past of 2 N to 3 N - 1; steps:M,...,N: the same, and steps are compared with M and more, where nothing changes; decode, first: the scale of scores in steps of one token, or behind an empty past')
+                        'table:FIRST-LAST and frequencies:LOW-HIGH, between them; moved:POSITION: a stored list of positions has the next one there; list|off|pair|distance|hot|product:LENGTH: the scale of scores is in a stored list of all lengths, read three places on, of pairs with the one before, in column 0 of a table of distances, or summed with all others times zero, and is another for this one; line:LENGTH: in a list that passes zero there; split:POSITION, made:POSITION: cosines are half of a stored table of both, or made of a stored list of positions, which is another there; numbers:COUNT: so many constants; step:N, steps:N, past:N, prompt:N, bucket:N: the scale of scores in steps of N or of more than N tokens, behind a past of N, in first steps of more than N, or behind a past of 2 N to 3 N - 1; steps:M,...,N: the same, and steps are compared with M and more, where nothing changes; decode, first: the scale of scores in steps of one token, or behind an empty past')
     parser.add_argument('--bias', action='store_true')
     parser.add_argument('--headnorm', action='store_true')
     parser.add_argument('--postnorms', action='store_true')

@@ -77,6 +77,16 @@ static bool place(onnx::ParamOp param, std::string &path, int64_t &offset) {
   return true;
 }
 
+/// |ref| as the rows that |weight| takes of a quantized matrix, in their order.
+static WeightRef matrixOf(const Weight &weight, WeightRef ref) {
+  ref.tensor.shape = {weight.rows, weight.columns};
+  ref.begin = weight.begin;
+  ref.end = weight.end;
+  ref.unropeHeads = weight.unropeHeads;
+  ref.shape = {weight.end ? weight.end - weight.begin : weight.rows, weight.columns};
+  return ref;
+}
+
 /// A weight behind DequantizeLinear, or one in blocks that is stored as such a one would be: |weight| says where codes lie, not how they are packed.
 std::optional<WeightRef> Raiser::dequantized(const Weight &weight, WeightRef ref) {
   onnx::ParamOp codes = weight.param, scales = weight.scales, zeros = weight.zeros;
@@ -113,12 +123,7 @@ std::optional<WeightRef> Raiser::dequantized(const Weight &weight, WeightRef ref
     ref.tensor.storage = StorageType::f32;
     if (!widened++) remarks.push_back("weight '" + ref.tensor.name + "' of " + std::to_string(bits) + " bits " + lacks + ": its values are stored as f32");
   }
-  ref.tensor.shape = {weight.rows, weight.columns};
-  ref.begin = weight.begin;
-  ref.end = weight.end;
-  ref.unropeHeads = weight.unropeHeads;
-  ref.shape = {weight.end ? weight.end - weight.begin : weight.rows, weight.columns};
-  return ref;
+  return matrixOf(weight, std::move(ref));
 }
 
 /// Codes of MatMulNBits in blocks that no storage type has: as those of DequantizeLinear where nothing is padded, so that they lie in the same order.
@@ -160,12 +165,7 @@ std::optional<WeightRef> Raiser::blocks(const Weight &weight, WeightRef ref) {
     return std::nullopt;
   }
   ref.tensor.storage = *storage;
-  ref.tensor.shape = {weight.rows, weight.columns};
-  ref.begin = weight.begin;
-  ref.end = weight.end;
-  ref.unropeHeads = weight.unropeHeads;
-  ref.shape = {weight.end ? weight.end - weight.begin : weight.rows, weight.columns};
-  return ref;
+  return matrixOf(weight, std::move(ref));
 }
 
 std::optional<WeightRef> Raiser::reference(const Weight &weight) {

@@ -5,7 +5,6 @@
 #include "lathe/weights/Half.h"
 #include <cmath>
 #include <cstdio>
-#include <set>
 
 namespace lathe::raise {
 

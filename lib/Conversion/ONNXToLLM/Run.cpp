@@ -119,6 +119,9 @@ void GraphRun::noteNumbers(const Known &value) {
     if (double x = std::fabs(value.number(k)); x >= 12 && x <= (1 << 20)) numbers.insert(static_cast<int64_t>(x));
 }
 
+/// The numbers of each input; null for one that is none.
+static SmallVector<const Known *> knownsOf(ArrayRef<Abstract *> in) { return llvm::map_to_vector(in, [](const Abstract *x) -> const Known * { return x->known.get(); }); }
+
 /// Lookups and slices behind the end of what they read.
 void GraphRun::noteTable(NodeOp op, In in) {
   StringRef name = op.getOpType();
@@ -137,9 +140,7 @@ void GraphRun::noteTable(NodeOp op, In in) {
     for (int64_t k = 0, n = in[1]->known->elements(); each <= static_cast<int64_t>(shape.size()) && k < n; ++k)
       note(in[1]->known->number(k) + 1, shape[k % each]);
   } else if (name == "Slice") {
-    SmallVector<const Known *> numbers;
-    for (const Abstract *x : in)
-      numbers.push_back(x->known.get());
+    SmallVector<const Known *> numbers = knownsOf(in);
     if (llvm::any_of(llvm::zip(in, numbers), [&](auto pair) { return std::get<0>(pair) != in[0] && std::get<0>(pair)->is != Abstract::absent && !std::get<1>(pair); })) return;
     Shape ends = integersOf(op, numbers, 2, "ends"), axes = integersOf(op, numbers, 3, "axes");
     for (size_t k = 0; k < ends.size(); ++k) {
@@ -307,9 +308,7 @@ void GraphRun::node(NodeOp op) {
     if (op.getOpType().starts_with("Gather") && op.getOpType() != "GatherND") {
       if (auto axis = axisOf(op.getInt("axis", 0), rank); succeeded(axis)) table.axes.push_back(*axis);
     } else if (op.getOpType() == "Slice") {
-      SmallVector<const Known *> numbers;
-      for (const Abstract *x : in)
-        numbers.push_back(x->known.get());
+      SmallVector<const Known *> numbers = knownsOf(in);
       for (int64_t given : integersOf(op, numbers, 3, "axes"))
         if (auto axis = axisOf(given, rank); succeeded(axis)) table.axes.push_back(*axis);
     }
@@ -319,9 +318,7 @@ void GraphRun::node(NodeOp op) {
   if (!done && allKnown(in) && llvm::none_of(in, [](const Abstract *x) { return x->is == Abstract::tokens || x->is == Abstract::term; })) {
     why.clear();
     noteThresholds(op, in);
-    SmallVector<const Known *> numbers;
-    for (const Abstract *x : in)
-      numbers.push_back(x->known.get());
+    SmallVector<const Known *> numbers = knownsOf(in);
     auto result = evaluate(op, numbers);
     if (result.ok()) {
       if (!result->empty()) noteQuotient(op, in, result->front());

@@ -247,7 +247,10 @@ void EngineCore::draftByProgram() {
       drafts->forget({c.request->id, c.choice});
       continue;
     }
-    if (!c.added) continue;
+    if (!c.added) {
+      offer(*c.request, c.choice, choice.drafter->endProgram());
+      continue;
+    }
     if (c.request->request.acceptance == Acceptance::rejection) choice.lawCount = draft.count;
     drafts->guessed(c.row, std::span(draft.tokens).first(draft.count));
     offer(*c.request, c.choice, draft);

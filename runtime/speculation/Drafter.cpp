@@ -211,7 +211,8 @@ bool Drafter::programDeclined(double steps) {
 }
 
 void Drafter::beginProgram() {
-  open = false;
+  lookedUpOpen = std::exchange(open, false);
+  aside = best;
   best.count = 0;
   best.tree = false;
   program.open = true;
@@ -224,6 +225,13 @@ bool Drafter::putProgram(int32_t token, float share, bool assume) {
   // A try is worth nothing if the plan does not take it.
   if (program.probing) best.chance[best.count - 1] = 1;
   return true;
+}
+
+const Draft &Drafter::endProgram() {
+  if (best.count) return best;
+  best = aside;
+  open = lookedUpOpen;
+  return best;
 }
 
 DraftKind Drafter::programKind(float share, uint32_t depth, bool other) { return draftKind(DraftSource::program, programMatched, share, placeClass(depth), other); }
@@ -349,9 +357,10 @@ const Draft &Drafter::propose(uint32_t most) {
 }
 
 void Drafter::verified(uint32_t drafted, uint32_t right) {
-  open = program.open = false;
+  open = false;
   unused = 0;
   if (best.source == DraftSource::program && drafted) { // what was looked up says nothing of a program
+    program.open = false;
     program.ignored = 0;
     program.rest = firstRest;
   }

@@ -111,6 +111,8 @@ public:
   /// The program's draft is the tree |nodes|, the likeliest first, whose tags are kinds; as far as they are likely enough (|all|: whatever they are). How many.
   uint32_t putProgramTree(std::span<const TreeNode> nodes, bool all = false);
   const Draft &programDraft() const { return best; }
+  /// The program has said what it says: if that is nothing, what propose() found is the draft again. Which it is.
+  const Draft &endProgram();
   /// Gives what the sequence said to its tenant.
   void finish();
 
@@ -141,9 +143,9 @@ private:
   std::array<Draft, slots> found;       ///< chains, each of the last propose() that looked there
   std::array<uint32_t, slots> agreed{}; ///< tokens said since
   uint32_t fresh = 0;                   ///< bits of those that the current propose() found
-  Draft draft, best;
+  Draft draft, best, aside; ///< aside: what was looked up for the place that the program drafts for
   uint32_t unused = 0, probeAfter;
-  bool open = false, probing = false, trees = false;
+  bool open = false, lookedUpOpen = false, probing = false, trees = false;
   struct {
     uint32_t declined = 0, probeAfter, ignored = 0, pause = 0, rest; ///< rest: the next pause, in steps
     bool open = false, probing = false;

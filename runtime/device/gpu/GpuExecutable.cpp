@@ -48,7 +48,10 @@ public:
     return driver->upload(arena + draftInputAt(program, row), {reinterpret_cast<const uint8_t *>(values.data()), values.size_bytes()});
   }
   const float *hidden(uint32_t row) override {
-    return fetch(hiddenHost, row, program.hiddenOffset, program.hiddenStride, program.hiddenSize, hiddenReady);
+    // A layer that drafts wants them all, heads that of each sequence: of steps that only decode, all as well.
+    if (goesOnFromItself(program.draftMethod) || stepRows <= keptRows)
+      return fetchAll(hiddenHost.data(), row, stepRows, program.hiddenOffset, program.hiddenStride, hiddenAll);
+    return fetch(hiddenHost, row, program.hiddenOffset, program.hiddenStride, program.hiddenStride, hiddenReady);
   }
   const float *feature(uint32_t index, uint32_t row) override {
     return fetchAll(featureHost.data() + uint64_t(index) * program.maxRows * program.hiddenStride, row, stepRows, program.draftFeatures[index], program.hiddenStride, featureReady[index]);
@@ -161,7 +164,7 @@ private:
   std::vector<uint8_t> moved[2]; ///< blocks of copyEntry()
   std::vector<float> logitsHost, choicesHost, draftHost, hiddenHost, embeddingHost, featureHost, ownHost;
   std::vector<bool> logitsReady, draftReady, hiddenReady, embeddingReady, featureReady, ownReady; ///< featureReady: [feature], of all rows
-  bool choicesReady = false;
+  bool choicesReady = false, hiddenAll = false;
   uint32_t choiceRows = 0, stepRows = 0; ///< of the last runs of these entries
   std::vector<uint64_t> launchArgs;
   std::vector<MegakernelBucket> together; ///< of DevicePlan::megakernel
@@ -222,10 +225,9 @@ Status GpuExecutable::create(const ExecutableOptions &options) {
   }
   for (const Entry &entry : p.entries) entries[static_cast<int>(entryKind(entry.name))] = &entry;
   logitsHost.resize(uint64_t(p.maxOutRows) * p.vocabulary);
-  hiddenHost.resize(uint64_t(p.maxRows) * p.hiddenSize);
-  logitsReady.resize(p.maxOutRows);
+  hiddenHost.resize(uint64_t(p.maxRows) * p.hiddenStride);
+  logitsReady.resize(p.maxOutRows), hiddenReady.resize(p.maxRows);
   choicesHost.resize(uint64_t(p.maxOutRows) * p.choicesStride);
-  hiddenReady.resize(p.maxRows);
   const uint64_t draftRows = uint64_t(p.maxOutRows) * p.draftHeads();
   draftHost.resize(draftRows * p.draftVocabulary()), draftReady.resize(draftRows);
   featureReady.resize(p.draftFeatures.size()), featureHost.resize(featureReady.size() * p.maxRows * p.hiddenStride);
@@ -364,8 +366,10 @@ Result<Ticket> GpuExecutable::submit(EntryKind kind, const LatheStep &step) {
   if (kind == EntryKind::step) stepRows = rows;
   std::fill(draftReady.begin(), draftReady.end(), false);
   std::fill(embeddingReady.begin(), embeddingReady.end(), false);
-  if (runsRows(kind))
+  if (runsRows(kind)) {
+    hiddenAll = false;
     for (auto *ready : {&hiddenReady, &featureReady, &ownReady}) std::fill(ready->begin(), ready->end(), false);
+  }
   return ++lastTicket;
 }
 

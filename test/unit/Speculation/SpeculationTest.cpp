@@ -672,6 +672,38 @@ TEST(Drafter, AProgramOfWhichNothingIsVerifiedRests) {
   EXPECT_GE(asked(20), 4); // and as at first again
 }
 
+// A program without a word leaves what was looked up for the same place; with one, that is gone.
+TEST(Drafter, WhereAProgramSaysNothingTheLookupStays) {
+  SharedDrafts shared;
+  Drafter drafter(Speculation::automatic, Tokens{1, 2, 3, 4, 5, 1, 2, 3}, 100, shared, nullptr);
+  const Draft looked = drafter.propose(2);
+  ASSERT_EQ(looked.count, 2u);
+  ASSERT_TRUE(drafter.programReady());
+  drafter.beginProgram();
+  EXPECT_EQ(drafter.programDraft().count, 0u);
+  const Draft &left = drafter.endProgram();
+  ASSERT_EQ(left.count, 2u);
+  EXPECT_EQ(left.tokens[0], 4);
+  EXPECT_EQ(left.tokens[1], 5);
+  EXPECT_EQ(left.chance[1], looked.chance[1]);
+  EXPECT_EQ(drafter.source(), looked.source);
+  drafter.beginProgram();
+  ASSERT_TRUE(drafter.putProgram(9, 0.9f));
+  EXPECT_EQ(drafter.endProgram().tokens[0], 9);
+  EXPECT_EQ(drafter.source(), DraftSource::program);
+  // And a lookup that is verified does not hide that the program is silent: it rests after four rounds.
+  int asked = 0;
+  for (int i = 0; i < 20; ++i) {
+    if (drafter.propose(2).count && drafter.programReady()) {
+      ++asked;
+      drafter.beginProgram();
+    }
+    ASSERT_EQ(drafter.endProgram().count, 2u);
+    drafter.verified(2, 0);
+  }
+  EXPECT_LE(asked, 4);
+}
+
 // Lookups that are right say nothing of a program.
 TEST(Drafter, LookupsDoNotWakeAProgram) {
   SharedDrafts shared;

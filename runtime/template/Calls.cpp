@@ -83,6 +83,9 @@ static bool fillDict(Renderer &r, const char *what, Args &args, DictObject &dict
         dict.set(key, value);
       continue;
     }
+    // An undefined value is an empty list elsewhere; here it is asked for keys first.
+    if (from.is(Kind::undefined))
+      return r.fail("%s: expected a mapping or pairs, found an undefined value%s%s", what, from.ref() ? ": " : "", from.ref() ? from.as<StringObject>().text.c_str() : "");
     std::vector<Value> pairs;
     if (!r.collect(from, pairs)) return false;
     for (const Value &pair : pairs) {

@@ -145,6 +145,7 @@ Status Lexer::run() {
 }
 
 Status Lexer::skipComment(size_t from) {
+  if (from == source.size()) return advance(from), Status(); // with nothing behind it, Jinja2 does not miss its end
   size_t close = source.find("#}", from);
   if (close == std::string::npos) return syntaxError(line, "comment is not closed, expected '#}'");
   char sign = close > from ? source[close - 1] : 0;
@@ -159,6 +160,7 @@ Status Lexer::skipComment(size_t from) {
 }
 
 Status Lexer::readRaw() {
+  if (at == source.size()) return Status(); // as of a comment
   for (size_t tag = source.find("{%", at); tag != std::string::npos; tag = source.find("{%", tag + 1)) {
     size_t i = tag + 2;
     char sign = i < source.size() && (source[i] == '-' || source[i] == '+') ? source[i++] : 0;

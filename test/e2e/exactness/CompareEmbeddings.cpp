@@ -53,7 +53,7 @@ int main(int argc, char **argv) {
   const float *rows = reinterpret_cast<const float *>(bytes.data());
 
   RequestEngineOptions options;
-  options.contextTokens = uint32_t(tokens) + 8;
+  options.contextTokens = std::min(uint32_t(tokens) + 8, (*loaded)->program().maxSeq);
   options.maxSequences = 4;
   options.stepTokens = 16;
   auto core = EngineCore::create(*loaded, nullptr, options, nullptr, nullptr, {});

@@ -440,9 +440,10 @@ Status Sampler::sample(std::span<const float> logits, const SamplingParams &para
   return Status();
 }
 
-Status Sampler::law(std::span<const float> logits, const SamplingParams &params, const TokenHistory &history, uint32_t position, std::vector<double> &out) {
+Status Sampler::law(std::span<const float> logits, const SamplingParams &params, const TokenHistory &history, uint32_t position, std::vector<double> &out,
+                    std::span<const uint32_t> allowed) {
   Kept kept;
-  LATHE_RETURN_IF_ERROR(keep(logits, params, history, position, {}, kept));
+  LATHE_RETURN_IF_ERROR(keep(logits, params, history, position, allowed, kept));
   out.assign(static_cast<size_t>(vocabSize), 0.0);
   if (kept.inverseT == 0) {
     out[static_cast<size_t>(firstOf(kept.x, vocabSize, kept.top))] = 1;

@@ -104,7 +104,8 @@ public:
   Status take(float token, float logit, uint32_t position, Sample &out) const;
   /// The law that sample() draws from: fills |out| with vocabSize probabilities, behind everything that |params| ask for; a single 1 where nothing is
   /// drawn. Errors as of sample().
-  Status law(std::span<const float> logits, const SamplingParams &params, const TokenHistory &history, uint32_t position, std::vector<double> &out);
+  Status law(std::span<const float> logits, const SamplingParams &params, const TokenHistory &history, uint32_t position, std::vector<double> &out,
+             std::span<const uint32_t> allowed = {});
   /// For law(): memory that is used again.
   std::vector<double> &lawBuffer() { return laws; }
   /// How likely |token| was: fills |out| with it, its logprob and the |count| likeliest tokens, all by the raw logits.

@@ -104,7 +104,10 @@ TEST(Sampler, FollowsTheLawInEveryCell) {
               allowed = {0xFFFFFFFEu & ~(1u << 12)};
             }
             ASSERT_TRUE(p.validate(vocab).ok());
-            std::vector<double> expected = law(logits, p, history, allowed);
+            std::vector<double> expected = law(logits, p, history, allowed), said;
+            ASSERT_TRUE(sampler.law(logits, p, history, 0, said, allowed).ok());
+            ASSERT_EQ(said.size(), size_t(vocab));
+            for (int t = 0; t < vocab; ++t) EXPECT_NEAR(said[t], expected[t], 1e-6) << t;
             std::vector<int> counts(vocab);
             for (int i = 0; i < draws; ++i) {
               auto s = sampler.sample(logits, p, history, position++, allowed);

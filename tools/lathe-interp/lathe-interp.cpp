@@ -2,8 +2,10 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //
 // lathe-interp model.mlir --tokens 1,2,3 prints a row of outputs for every token. Each --tokens is a sequence; all
-// run in one ragged batch. A graph of onnx ops (`func @main`) runs one sequence after the other.
+// run in one ragged batch. A graph of onnx ops (`func @main`) runs one sequence after the other. With --generate N it goes on with
+// each sequence instead and prints N token ids; --drafts K guesses them with the module's draft, and they stay the same.
 //===----------------------------------------------------------------------===//
+#include "Generate.h"
 #include "Graph.h"
 #include "lathe/InitAll.h"
 #include "lathe/Interpreter/Interpreter.h"
@@ -34,6 +36,9 @@ static llvm::cl::opt<bool> last("last", llvm::cl::desc("only the last row of eac
 static llvm::cl::opt<int> top("top", llvm::cl::desc("print only the ids and values of the largest so many outputs of a row"));
 static llvm::cl::opt<bool> json("json", llvm::cl::desc("print JSON"));
 static llvm::cl::opt<std::string> raw("raw", llvm::cl::desc("write the rows to a file as float32, little-endian, instead of printing them"));
+static llvm::cl::opt<int64_t> newTokens("generate", llvm::cl::desc("print so many new token ids of each sequence, each the step's largest output"));
+static llvm::cl::opt<int64_t> draftPlaces("drafts", llvm::cl::desc("with --generate: guess at most so many tokens by @draft and verify them in one step"));
+static llvm::cl::opt<int64_t> draftChoices("draft-choices", llvm::cl::desc("with --drafts: guesses for the first of them, a tree if more than one"), llvm::cl::init(1));
 static llvm::cl::opt<bool> dumpValues("dump-values", llvm::cl::desc("print every value as it is computed"));
 
 /// Parses "1,2,3"; reports what is not a number.
@@ -117,11 +122,40 @@ static void dump(Operation *op, unsigned result, const RowValues &values) {
   }
 }
 
+/// Prints what |sequences| go on with, and of drafts what became of them.
+static LogicalResult runGenerate(ModuleOp module, const InterpreterOptions &options, const std::vector<std::vector<int64_t>> &sequences) {
+  auto made = generate(module, options, sequences, {newTokens, draftPlaces, draftChoices});
+  if (failed(made)) return failure();
+  llvm::raw_ostream &os = llvm::outs();
+  if (json) os << '[';
+  for (auto [s, one] : llvm::enumerate(*made)) {
+    if (json)
+      os << (s ? ",\n[" : "[");
+    else
+      os << s << ": ";
+    llvm::interleave(one.tokens, os, json ? "," : " ");
+    os << (json ? "]" : "\n");
+  }
+  if (json) os << "]\n";
+  if (draftPlaces > 0)
+    for (auto [s, one] : llvm::enumerate(*made))
+      llvm::errs() << "sequence " << s << ": " << one.rounds << " rounds, " << one.drafts << " drafts, " << one.right << " right\n";
+  return success();
+}
+
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   llvm::cl::ParseCommandLineOptions(argc, argv, "Lathe reference interpreter\n");
   if (json && (top || dumpValues)) {
     llvm::errs() << "error: --json goes with neither --top nor --dump-values\n";
+    return 1;
+  }
+  if (newTokens < 0 || draftPlaces < 0 || draftChoices < 1) {
+    llvm::errs() << "error: expected --generate and --drafts of at least 0 and --draft-choices of at least 1, found " << newTokens << ", " << draftPlaces << " and " << draftChoices << '\n';
+    return 1;
+  }
+  if (newTokens ? top || last || chunk || resultNumber || dumpValues || !raw.empty() || function != "step" : draftPlaces > 0) {
+    llvm::errs() << (newTokens ? "error: --generate goes with none of --top, --last, --chunk, --result, --raw, --dump-values and --function\n" : "error: --drafts goes with --generate only\n");
     return 1;
   }
   std::vector<std::vector<int64_t>> sequences;
@@ -156,6 +190,7 @@ int main(int argc, char **argv) {
   options.threads = threads;
   options.function = function;
   options.weightDirectory = weightDirectory;
+  if (newTokens) return failed(runGenerate(*module, options, sequences));
   auto interpreter = Interpreter::create(*module, options);
   if (failed(interpreter)) return 1;
   auto function = cast<func::FuncOp>(module->lookupSymbol(options.function));

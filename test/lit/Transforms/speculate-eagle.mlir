@@ -17,6 +17,18 @@
 // The plan has an input of [own | hidden], rows of its own and KV of its own; what the norm adds to is in rows of its stride.
 // RUN: lathe-opt %s -pass-pipeline='builtin.module(llm-speculate{method=eagle},func.func(llm-set-activations{format=f32}),llm-page-kv{page=16},symbol-dce,func.func(llm-fuse-norm),llm-to-kernel)' | FileCheck %s --check-prefix=KERNELS
 // RUN: lathe-opt %s -pass-pipeline='builtin.module(llm-speculate{method=eagle2},func.func(llm-set-activations{format=f32}),llm-page-kv{page=16},symbol-dce,llm-to-kernel,kernel-to-plan{max-seq=128},plan-verify)' | FileCheck %s --check-prefix=PLAN
+// Rounds of drafts, the step over them and acceptance: what the step says alone, in chains and in trees.
+// RUN: lathe-interp %s --generate 12 --tokens 11,2,7 --tokens 3,1,4,1,5 > %t.alone12
+// RUN: lathe-opt %s -pass-pipeline='builtin.module(llm-speculate{method=eagle})' > %t.eagle.rounds.mlir
+// RUN: lathe-interp %t.eagle.rounds.mlir --generate 12 --drafts 3 --tokens 11,2,7 --tokens 3,1,4,1,5 | diff %t.alone12 -
+// RUN: lathe-interp %t.eagle.rounds.mlir --generate 12 --drafts 3 --draft-choices 3 --tokens 11,2,7 --tokens 3,1,4,1,5 2> %t.eagle.counts | diff %t.alone12 -
+// RUN: FileCheck %s --check-prefix=ROUNDS --input-file %t.eagle.counts
+// RUN: lathe-opt %s -pass-pipeline='builtin.module(llm-speculate{method=eagle2})' > %t.eagle2.rounds.mlir
+// RUN: lathe-interp %t.eagle2.rounds.mlir --generate 12 --drafts 3 --tokens 11,2,7 --tokens 3,1,4,1,5 | diff %t.alone12 -
+// RUN: lathe-interp %t.eagle2.rounds.mlir --generate 12 --drafts 3 --draft-choices 3 --tokens 11,2,7 --tokens 3,1,4,1,5 2> %t.eagle2.counts | diff %t.alone12 -
+// RUN: FileCheck %s --check-prefix=ROUNDS --input-file %t.eagle2.counts
+
+// ROUNDS: sequence 0: {{[0-9]+}} rounds, {{[0-9]+}} drafts, {{[1-9][0-9]*}} right
 
 // CHECK: module attributes {llm.draft = {method = "eagle"}}
 // CHECK: llm.kv_group @draft.kv

@@ -9,6 +9,14 @@
 // What a feature is: the embedding of the low one.
 // RUN: lathe-interp %s --function embedded --tokens 1,2,3 > %t.embedded
 // RUN: lathe-opt %s -pass-pipeline='builtin.module(llm-speculate{method=eagle3})' | lathe-interp - --result 1 --tokens 1,2,3 | diff %t.embedded -
+// Rounds of drafts, the step over them and acceptance: what the step says alone, in chains and in trees.
+// RUN: lathe-interp %s --generate 12 --tokens 0,10 --tokens 3,1,4,1,5 > %t.alone12
+// RUN: lathe-opt %s -pass-pipeline='builtin.module(llm-speculate{method=eagle3})' > %t.eagle3.rounds.mlir
+// RUN: lathe-interp %t.eagle3.rounds.mlir --generate 12 --drafts 3 --tokens 0,10 --tokens 3,1,4,1,5 | diff %t.alone12 -
+// RUN: lathe-interp %t.eagle3.rounds.mlir --generate 12 --drafts 3 --draft-choices 3 --tokens 0,10 --tokens 3,1,4,1,5 2> %t.eagle3.counts | diff %t.alone12 -
+// RUN: FileCheck %s --check-prefix=ROUNDS --input-file %t.eagle3.counts
+
+// ROUNDS: sequence 0: {{[0-9]+}} rounds, {{[0-9]+}} drafts, {{[1-9][0-9]*}} right
 
 // CHECK: llm.draft = {max_sequence = 64 : i64, method = "eagle3", tokens = dense<[0, 3, 4, 6, 8, 9, 11]> : tensor<7xi32>}
 // CHECK: func.func @step(%{{.*}}) -> (tensor<?x12xf32>, tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>, !llm.kv)

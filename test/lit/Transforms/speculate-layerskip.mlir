@@ -6,6 +6,14 @@
 // Merged weights of the layer are merged in both, and stored once.
 // RUN: lathe-opt %s -pass-pipeline='builtin.module(llm-speculate{method=layerskip layers=1},llm-merge-linears)' | FileCheck %s --check-prefix=MERGED
 // RUN: lathe-opt %s -pass-pipeline='builtin.module(llm-speculate{method=layerskip layers=1},llm-merge-linears)' | lathe-interp - --function draft --tokens 1,2,3,4 --tokens 5,6 | diff %t.draft -
+// Rounds of drafts, the step over them and acceptance: what the step says alone, in chains and in trees.
+// RUN: lathe-interp %s --generate 12 --tokens 1,2,3,4 --tokens 5 > %t.alone12
+// RUN: lathe-opt %s -pass-pipeline='builtin.module(llm-speculate{method=layerskip layers=1})' > %t.layerskip.rounds.mlir
+// RUN: lathe-interp %t.layerskip.rounds.mlir --generate 12 --drafts 3 --tokens 1,2,3,4 --tokens 5 | diff %t.alone12 -
+// RUN: lathe-interp %t.layerskip.rounds.mlir --generate 12 --drafts 3 --draft-choices 3 --tokens 1,2,3,4 --tokens 5 2> %t.layerskip.counts | diff %t.alone12 -
+// RUN: FileCheck %s --check-prefix=ROUNDS --input-file %t.layerskip.counts
+
+// ROUNDS: sequence 0: {{[0-9]+}} rounds, {{[0-9]+}} drafts, {{[1-9][0-9]*}} right
 
 // SKIP: module attributes {llm.draft = {layers = 1 : i64, method = "layerskip"}}
 // SKIP-NOT: draft.

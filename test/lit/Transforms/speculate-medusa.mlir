@@ -8,6 +8,14 @@
 // RUN: lathe-opt %s -pass-pipeline='builtin.module(llm-speculate{method=medusa})' | lathe-interp - --function draft --result 1 --tokens 1,2,3,4 --tokens 5,6 | diff %t.second -
 // The plan has an input for the hidden rows, two results, and nothing to run before the head.
 // RUN: lathe-opt %s -pass-pipeline='builtin.module(llm-speculate{method=medusa},func.func(llm-set-activations{format=f32}),symbol-dce,llm-to-kernel,kernel-to-plan{max-seq=128},plan-verify)' | FileCheck %s --check-prefix=PLAN
+// Rounds of drafts, the step over them and acceptance: what the step says alone, in chains and in trees.
+// RUN: lathe-interp %s --generate 12 --tokens 1,2,3,4 --tokens 5 > %t.alone12
+// RUN: lathe-opt %s -pass-pipeline='builtin.module(llm-speculate{method=medusa})' > %t.medusa.rounds.mlir
+// RUN: lathe-interp %t.medusa.rounds.mlir --generate 12 --drafts 3 --tokens 1,2,3,4 --tokens 5 | diff %t.alone12 -
+// RUN: lathe-interp %t.medusa.rounds.mlir --generate 12 --drafts 3 --draft-choices 3 --tokens 1,2,3,4 --tokens 5 2> %t.medusa.counts | diff %t.alone12 -
+// RUN: FileCheck %s --check-prefix=ROUNDS --input-file %t.medusa.counts
+
+// ROUNDS: sequence 0: {{[0-9]+}} rounds, {{[0-9]+}} drafts, {{[1-9][0-9]*}} right
 
 // CHECK: module attributes {llm.draft = {method = "medusa"}}
 // Every param of the heads is one of the model: none is added.

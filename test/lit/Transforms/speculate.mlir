@@ -3,6 +3,14 @@
 // RUN: lathe-interp %s --tokens 1,2,3,4 --tokens 5,6 > %t.step
 // RUN: lathe-opt %s -llm-speculate | lathe-interp - --tokens 1,2,3,4 --tokens 5,6 | diff %t.step -
 // RUN: lathe-opt %s -llm-speculate | lathe-interp - --function draft --tokens 1,2,3,4 --tokens 5,6 | diff %t.draft -
+// Rounds of drafts, the step over them and acceptance: what the step says alone, in chains and in trees.
+// RUN: lathe-interp %s --generate 12 --tokens 1,2,3,4 --tokens 5 > %t.alone12
+// RUN: lathe-opt %s -llm-speculate > %t.draft.rounds.mlir
+// RUN: lathe-interp %t.draft.rounds.mlir --generate 12 --drafts 3 --tokens 1,2,3,4 --tokens 5 | diff %t.alone12 -
+// RUN: lathe-interp %t.draft.rounds.mlir --generate 12 --drafts 3 --draft-choices 3 --tokens 1,2,3,4 --tokens 5 2> %t.draft.counts | diff %t.alone12 -
+// RUN: FileCheck %s --check-prefix=ROUNDS --input-file %t.draft.counts
+
+// ROUNDS: sequence 0: {{[0-9]+}} rounds, {{[0-9]+}} drafts, {{[1-9][0-9]*}} right
 
 // CHECK: module attributes {llm.draft = {max_sequence = 64 : i64, method = "draft"}}
 // What both models read is one param; the draft's own gets a name of its own.

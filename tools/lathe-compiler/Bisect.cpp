@@ -5,6 +5,7 @@
 // phases configure and fuse of one model.
 //===----------------------------------------------------------------------===//
 #include "Bisect.h"
+#include "Help.h"
 #include "lathe/Driver/Compile.h"
 #include "lathe/InitAll.h"
 #include "lathe/Interpreter/Bisect.h"
@@ -20,16 +21,17 @@ namespace cl = llvm::cl;
 
 namespace {
 
+cl::OptionCategory category("lathe bisect");
 cl::SubCommand command("bisect", "name the first op whose values differ between two modules, or between phases of a model");
-cl::list<std::string> inputs(cl::Positional, cl::OneOrMore, cl::desc("FIRST.mlir SECOND.mlir, or one MODEL"), cl::sub(command));
-cl::list<std::string> tokenLists("tokens", cl::value_desc("1,2,3"), cl::desc("token ids of a sequence; may be repeated (default: 1,2,3,4,5,6,7,8)"), cl::sub(command));
-cl::opt<double> tolerance("tolerance", cl::init(1e-4), cl::desc("largest relative difference that counts as equal (default 1e-4)"), cl::sub(command));
-cl::opt<bool> float64("float64", cl::desc("compute in float64"), cl::sub(command));
-cl::opt<int64_t> chunk("chunk", cl::desc("at most so many tokens of a sequence a step (default: all)"), cl::sub(command));
-cl::opt<std::string> activations("activations", cl::init("auto"), cl::desc("MODEL: as for compile"), cl::sub(command));
-cl::opt<std::string> kv("kv", cl::init("f16"), cl::desc("MODEL: as for compile"), cl::sub(command));
-cl::opt<std::string> quantize("quantize", cl::init("none"), cl::desc("MODEL: as for compile"), cl::sub(command));
-cl::opt<bool> json("json", cl::desc("print one JSON line"), cl::sub(command));
+cl::list<std::string> inputs(cl::Positional, cl::desc("FIRST.mlir SECOND.mlir, or one MODEL"), cl::sub(command), cl::cat(category));
+cl::list<std::string> tokenLists("tokens", cl::value_desc("1,2,..."), cl::desc("token ids of a sequence; may be given several times (default: 1,2,3,4,5,6,7,8)"), cl::sub(command), cl::cat(category));
+cl::opt<double> tolerance("tolerance", cl::init(1e-4), cl::value_desc("X"), cl::desc("largest relative difference that counts as equal (default 1e-4)"), cl::sub(command), cl::cat(category));
+cl::opt<bool> float64("float64", cl::desc("compute in float64 (default: float32)"), cl::sub(command), cl::cat(category));
+cl::opt<int64_t> chunk("chunk", cl::value_desc("N"), cl::desc("at most so many tokens of a sequence a step (default: all)"), cl::sub(command), cl::cat(category));
+cl::opt<std::string> activations("activations", cl::init("auto"), cl::value_desc("TYPE"), cl::desc("as for 'lathe compile' (default: auto)"), cl::sub(command), cl::cat(category));
+cl::opt<std::string> kv("kv", cl::init("f16"), cl::value_desc("TYPE"), cl::desc("as for 'lathe compile' (default: f16)"), cl::sub(command), cl::cat(category));
+cl::opt<std::string> quantize("quantize", cl::init("none"), cl::value_desc("TYPE"), cl::desc("as for 'lathe compile' (default: none)"), cl::sub(command), cl::cat(category));
+cl::opt<bool> json("json", cl::desc("one line of JSON: compared, unmatched, worst and, where there is one, difference"), cl::sub(command), cl::cat(category));
 
 int fail(const llvm::Twine &message) {
   llvm::errs() << "error: " << message << "\n";
@@ -91,7 +93,23 @@ void print(const llm::BisectReport &report) {
 
 bool bisectWanted() { return bool(command); }
 
+int bisectHelp() {
+  printHelp("lathe bisect MODEL [options]\n       lathe bisect FIRST.mlir SECOND.mlir [options]",
+            "Names the first operation, and the layer it is in, whose values differ between two forms of a model: as imported and with its\n"
+            "numbers set, against after fusion (the phases configure and fuse), or two modules that '--compile-to' and '--dump-phases' of\n"
+            "'lathe compile' wrote. Both are run by the reference interpreter on the same tokens. Exit code 0: no difference, 3: there is one.\n"
+            "\n"
+            "  lathe bisect model.gguf --tokens 1,2,3\n"
+            "  lathe bisect phases/configure.mlir phases/fuse.mlir",
+            {{"What to compare on", {tokenLists, tolerance, float64, chunk}},
+             {"How MODEL is compiled", {quantize, kv, activations}},
+             {"Output", {json}}},
+            command, category);
+  return 0;
+}
+
 int runBisect() {
+  if (inputs.empty()) return fail("expected a model or two modules; see '--help'");
   if (inputs.size() > 2) return fail("expected two modules or one model, found " + llvm::Twine(inputs.size()) + " files");
   std::vector<std::vector<int64_t>> sequences;
   for (const std::string &list : tokenLists) {

@@ -5,5 +5,7 @@
 
 /// True when the command line asked for `bisect`.
 bool bisectWanted();
+/// Prints --help; 0.
+int bisectHelp();
 /// 0: no difference, 3: one was named, 1: an error.
 int runBisect();

@@ -75,11 +75,13 @@ private:
 };
 
 Result<Json> measure(Session &session, const BenchFlags &f, uint64_t batch, const MachineLimits &limits) {
+  Progress progress; // shown between measurements
   Engine &engine = *session.engine;
   Bench bench(engine, static_cast<uint32_t>(batch), f.greedy);
   LATHE_RETURN_IF_ERROR(bench.open());
   std::vector<double> prompt, decode;
   for (uint64_t round = 0; round <= f.repeat; ++round) { // round 0 warms up
+    progress.show(("batch " + std::to_string(batch) + ": round").c_str(), round + 1, f.repeat + 1);
     if (f.prompt) {
       LATHE_RETURN_IF_ERROR(bench.toDepth(f.depth));
       auto begin = std::chrono::steady_clock::now();
@@ -143,7 +145,7 @@ Result<int> benchCommand(const Args &args) {
   o.real("--acceptance", "P", "synthetic: share of the draft tokens that are right (default 0.7)", acceptance, 0, 1);
   o.number("--drafts", "N", "synthetic: tokens of a draft (default 4)", s.drafts, 1, maxDraftTokens);
   s.sampling.declare(o);
-  f.engine.declare(o);
+  f.engine.declare(o, "tokens the context holds (default: what the measurement needs)");
   Args positional;
   LATHE_ASSIGN_OR_RETURN(bool go, parseOptions(o, args, positional));
   if (!go) return 0;

@@ -33,7 +33,8 @@ struct EngineFlags {
   std::string variant, device, plan;
   bool pin = false;
   std::optional<uint64_t> memory;
-  void declare(Options &options);
+  /// |contextHelp|: what --ctx means to this command, with its default.
+  void declare(Options &options, const char *contextHelp = "tokens the context holds (default: what the model was compiled for)");
   runtime::EngineOptions engineOptions() const;
 };
 
@@ -59,6 +60,19 @@ uint64_t peakMemory();
 Result<bool> parseOptions(Options &options, const Args &args, Args &positional);
 /// The one positional argument; an error that says what is expected otherwise.
 Result<std::string> onePositional(const Args &positional, const char *what);
+
+/// A line on standard error that says how far long work is and is written over; nothing where that is no terminal.
+class Progress {
+public:
+  ~Progress() { clear(); }
+  /// Shows "|what| |done| of |all|".
+  void show(const char *what, uint64_t done, uint64_t all);
+  /// Takes the line away, before a line on standard output.
+  void clear();
+
+private:
+  bool shown = false;
+};
 
 /// Set by Ctrl-C while an answer is generated (see InterruptGuard).
 extern std::atomic<bool> interrupted;

@@ -5,13 +5,13 @@
 #include <csignal>
 #include <cstdio>
 #include <sys/resource.h>
+#include <unistd.h>
 
 namespace lathe::tool {
 
-void EngineFlags::declare(Options &options) {
+void EngineFlags::declare(Options &options, const char *contextHelp) {
   options.number("--threads", "N", "threads to work with (default: one per core)", threads, 1, 256);
-  options.number("--ctx", "N", "tokens the context holds (default: what the model was compiled for)", context, 1,
-                 1u << 26);
+  options.number("--ctx", "N", contextHelp, context, 1, 1u << 26);
   options.text("--device", "D", "where to run: cpu (default), cuda (an NVIDIA GPU), emulator (GPU code without a GPU, slowly)", device);
   options.text("--device-plan", "P", "how a GPU does a step of few rows: graph (default), or megakernel, of a file compiled with --megakernel", plan);
   options.text("--variant", "V", "code variant: avx2, avx512 (the best of those), avx512vnni, avx512bf16; with the emulator a GPU's", variant);
@@ -74,6 +74,17 @@ Result<std::string> onePositional(const Args &positional, const char *what) {
   if (positional.size() == 1) return positional[0];
   if (positional.empty()) return makeError(StatusCode::invalidArgument, "expected %s; see '--help'", what);
   return makeError(StatusCode::invalidArgument, "expected only %s, found also '%s'", what, positional[1].c_str());
+}
+
+void Progress::show(const char *what, uint64_t done, uint64_t all) {
+  if (!isatty(2)) return;
+  std::fprintf(stderr, "\r\033[K%s %llu of %llu ", what, static_cast<unsigned long long>(done), static_cast<unsigned long long>(all));
+  shown = true;
+}
+
+void Progress::clear() {
+  if (shown) std::fputs("\r\033[K", stderr);
+  shown = false;
 }
 
 std::atomic<bool> interrupted{false};

@@ -100,7 +100,7 @@ Result<int> evalCommand(const Args &args) {
   o.number("--windows", "N", "score the first N windows only", most, 1, UINT32_MAX);
   o.number("--skip-bytes", "N", "leave out the first N bytes of the text", skip, 0, uint64_t(1) << 40);
   o.flag("--json", "one line of JSON: tokens, perplexity, mean_kld, kld_p99, top1_agreement", json);
-  flags.declare(o);
+  flags.declare(o, "tokens of a window, of which the second half is scored (default 512)");
   Args positional;
   LATHE_ASSIGN_OR_RETURN(bool go, parseOptions(o, args, positional));
   if (!go) return 0;

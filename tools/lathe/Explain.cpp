@@ -46,7 +46,7 @@ struct Observed {
 
 /// The launches in the order of the step. Memory may be faster at one time than at another, and a small model lies in the caches by half: weights are
 /// read in turns with the steps, and both are judged by their medians.
-Result<std::vector<Observed>> profileSteps(Session &session, const ExplainFlags &f, KernelProbe &probe) {
+Result<std::vector<Observed>> profileSteps(Session &session, const ExplainFlags &f, KernelProbe &probe, Progress &progress) {
   std::vector<Observed> all;
   std::vector<uint32_t> launches;
   Engine &engine = *session.engine;
@@ -60,6 +60,7 @@ Result<std::vector<Observed>> profileSteps(Session &session, const ExplainFlags 
     ids[i] = static_cast<int32_t>((i * 2654435761u + 17) % engine.program().vocabulary);
   RowSink drop = [](size_t, size_t, std::span<const float>) { return Status(); };
   for (uint64_t round = 0; round < f.repeat + 2; ++round) { // the first two warm up
+    progress.show("step", round + 1, f.repeat + 2);
     std::vector<Work> fill, step;
     for (SequenceId s : sequences) {
       if (engine.truncate(s, static_cast<uint32_t>(f.depth)) < f.depth)
@@ -128,8 +129,9 @@ Result<int> explainCommand(const Args &args) {
   ExplainFlags f;
   Options o(
       "lathe explain FILE.lathe [options]",
-      "Where the time of a step goes: bytes, operations, and the time they take against what this machine's read\n"
-      "bandwidth and 8-bit arithmetic, measured now, would allow.");
+      "Where the time of a step goes, kernel by kernel: bytes, operations, and the time they take against a prediction, whose\n"
+      "parts are measured now: the same threads read the weights from memory, and run each matmul and attention by itself on\n"
+      "what lies in their caches (docs/runtime.md, \"Reading `lathe explain`\").");
   o.number("--rows", "N", "tokens of each sequence in the step (default 1; a prompt: 512)", f.rows, 1, 1u << 16);
   o.number("-b, --batch", "N", "sequences in the step (default 1)", f.batch, 1, 1024);
   o.number("-d, --depth", "N", "tokens before them (default 0)", f.depth, 0, 1u << 26);
@@ -137,7 +139,7 @@ Result<int> explainCommand(const Args &args) {
   o.flag("--greedy", "the head that says the largest logit of each row, as where all are sampled greedily", f.greedy);
   o.flag("--each", "one line a launch, not one a kernel", f.each);
   o.flag("--json", "one line of JSON a row", f.json);
-  f.engine.declare(o);
+  f.engine.declare(o, "tokens the context holds (default: what the step needs)");
   Args positional;
   LATHE_ASSIGN_OR_RETURN(bool go, parseOptions(o, args, positional));
   if (!go) return 0;
@@ -160,9 +162,10 @@ Result<int> explainCommand(const Args &args) {
   if (f.rows * f.batch > p.maxRows)
     return makeError(StatusCode::invalidArgument, "expected at most %u rows in a step, found %zu", p.maxRows,
                      size_t(f.rows * f.batch));
+  Progress progress;
   MachineLimits limits = measureLimits(session.engine->executable().threads(), session.artifact->variant());
   LATHE_ASSIGN_OR_RETURN(auto probe, KernelProbe::create(session.artifact, session.engine->executable().threads()));
-  LATHE_ASSIGN_OR_RETURN(auto profile, profileSteps(session, f, *probe));
+  LATHE_ASSIGN_OR_RETURN(auto profile, profileSteps(session, f, *probe, progress));
   // Without the barrier behind each read, which the prediction counts by itself.
   auto readRate = [&](uint32_t launch) {
     double rate = probe->readRate(launch), seconds = static_cast<double>(p.launches[launch].weightBytes) / rate;
@@ -186,6 +189,7 @@ Result<int> explainCommand(const Args &args) {
         inHead[b.firstLaunch + i] = true;
   std::map<uint32_t, double> fromCache; // by kernel: launches of all layers share one
   for (int pass = 0; pass < 4; ++pass) {
+    progress.show("kernels from cache: pass", static_cast<uint64_t>(pass) + 1, 4);
     std::set<uint32_t> seen;
     for (const Observed &one : profile)
       if (seen.insert(p.launches[one.launch].kernel).second) fromCache[p.launches[one.launch].kernel] = probe->fromCache(one.launch);
@@ -221,6 +225,7 @@ Result<int> explainCommand(const Args &args) {
   if (!f.each)
     std::sort(lines.begin(), lines.end(), [](auto &a, auto &b) { return a.second.measured > b.second.measured; });
   lines.emplace_back("total", total);
+  progress.clear();
   if (!f.json)
     std::printf("%s: %llu x %llu rows at depth %llu, %u threads, %s; limits: %.1f GB/s, %.0f billion 8-bit "
                 "multiply-adds/s in groups of 32, "

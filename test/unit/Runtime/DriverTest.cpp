@@ -376,6 +376,31 @@ TEST_F(DriverTest, ChatOnATerminal) {
   EXPECT_EQ(t.exitCode(), 0);
 }
 
+TEST_F(DriverTest, LongWorkSaysHowFarItIs) {
+  Terminal explain({LATHE_BINARY, "explain", "driver-ids.lathe", "-r", "3", "--threads", "1"});
+  explain.until("step 5 of 5 "); // two of them warm up
+  explain.until("kernels from cache: pass 4 of 4 ");
+  explain.until("\r\x1b[Kdriver-ids.lathe: 1 x 1 rows"); // the table begins where the counter was
+  EXPECT_EQ(explain.exitCode(), 0);
+  Terminal bench({LATHE_BINARY, "bench", "driver-ids.lathe", "-p", "4", "-n", "2", "-r", "2", "--batch", "1,3", "--threads", "1"});
+  bench.until("batch 1: round 3 of 3 \r\x1b[K     4 ");
+  bench.until("batch 3: round 3 of 3 \r\x1b[K     4 ");
+  EXPECT_EQ(bench.exitCode(), 0);
+  Output apart = lathe_("explain driver-ids.lathe -r 1 --threads 1"); // no terminal, no counter
+  EXPECT_EQ(apart.code, 0);
+  EXPECT_EQ(apart.err, "");
+}
+
+TEST_F(DriverTest, HelpSaysWhatTheContextIs) {
+  auto said = [](const std::string &command, const std::string &help) {
+    EXPECT_NE(lathe_(command + " --help").out.find("--ctx N                 " + help + "\n"), std::string::npos) << command;
+  };
+  said("run", "tokens the context holds (default: what the model was compiled for)");
+  said("eval", "tokens of a window, of which the second half is scored (default 512)");
+  said("explain", "tokens the context holds (default: what the step needs)");
+  said("bench", "tokens the context holds (default: what the measurement needs)");
+}
+
 TEST_F(DriverTest, ControlCStopsAnAnswer) {
   // The context has room for 131,072 tokens: minutes, if nothing stops the answer.
   auto stopped = [](Terminal &t) {

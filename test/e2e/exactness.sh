@@ -80,6 +80,9 @@ compare e4m3 1e-4 --activations f32 --kv f32 --target native -- --weights e4m3,f
 compare e4m3-bf16 2e-2 --target native -- --weights e4m3,q4_0
 compare e4m3-e4m3 5e-2 --activations e4m3 --target native -- --weights e4m3,bf16,e4m3
 compare mixed 2e-2 --target native -- --weights q8_0,q4_0,int4_g32,int8 --hidden 128 --ffn 192
+# Weights that the compiler rounds, in groups wider than a file's: what is packed is what the interpreter rounds to.
+compare round-int4z-g64 1e-4 --quantize int4z-g64 --activations f32 --kv f32 --target native -- --weights f32 --embedding f32 --hidden 128 --ffn 192
+grep -q 'q<int4z_g64>' "$WORK/round-int4z-g64/fuse.mlir" || fail "nothing was rounded to int4z_g64"
 # Every fusion left out in turn: the same logits, and more bytes to move (the head's second form saves those of logits, which `explain` counts apart).
 compare fused 1e-4 --activations f32 --kv f32 --target native -- --head-norms
 for pass in llm-fuse-norm llm-fuse-glu llm-fuse-residual llm-fuse-rope-append llm-fuse-attention-quantize llm-merge-linears llm-fuse-head; do

@@ -1,7 +1,8 @@
 #!/bin/bash
 # The real model: tokens do not depend on variant, threads, page or chunk; the default arithmetic costs no more than
 # llama.cpp's (mean KL divergence against float32); files and memory are as small as promised. LATHE_FULL=1 scores 5,000 tokens
-# (test/full/kld.sh, which scores Gemma 3 too).
+# (test/full/kld.sh, which scores Gemma 3 too), holds what a user waits for to its limits, and fuzzes exactness on this model. A run that
+# every change must pass holds no time to a limit, as it may share its machine; --full is where limits are held.
 set -euo pipefail
 . "$(dirname "$0")/../../scripts/common.sh"
 BUILD=${LATHE_BUILD:-$ROOT/build}
@@ -19,11 +20,11 @@ head -c $((20000 + BYTES)) "$WORK/opticks.txt" | tail -c $BYTES >"$WORK/text.txt
 say "SmolLM2: the artifact and what making it took"
 compile "$MODEL" "$WORK/a.lathe" --json >"$WORK/compile.json"
 python3 - "$WORK/compile.json" <<'PY'
-import json, sys
+import json, os, sys
 c = json.load(open(sys.argv[1]))
 share = c["file_bytes"] / c["weight_bytes"]
 print(f"compiled in {c['seconds']:.1f} s, peak memory {c['peak_rss_mb']:.0f} MB, file {share:.4f} of its weights")
-sys.exit(not (share <= 1.05 and c["peak_rss_mb"] <= 1200))
+sys.exit(not (share <= 1.05 and c["peak_rss_mb"] <= 1200 and (not os.environ.get("LATHE_FULL") or c["seconds"] <= 15)))
 PY
 # A compiler that is killed leaves nothing under the name of what it makes.
 rm -f "$WORK"/killed*
@@ -58,19 +59,31 @@ sampled() { "$LATHE" run "$WORK/$1.lathe" --chat -p "Tell me a story" -n 40 --id
 answer=$("$LATHE" run "$WORK/a.lathe" -p "The capital of France is" -n 3 2>/dev/null)
 [[ $answer == *Paris* ]] || fail "expected Paris, found '$answer'"
 
-# Memory of a run: the file, the KV blocks and 64 MB.
-start=$(date +%s.%N)
-"$LATHE" run "$WORK/a.lathe" -p "The capital of France is" -n 1 --ctx 256 --json >"$WORK/run.json" 2>/dev/null
-end=$(date +%s.%N)
+# A run to its first token: seconds of a new process, of the best of three with LATHE_FULL; and its memory, the file, the KV blocks and 64 MB.
+times=()
+for _ in $(seq "$([ "${LATHE_FULL:-}" ] && echo 3 || echo 1)"); do
+  start=$(date +%s.%N)
+  "$LATHE" run "$WORK/a.lathe" -p "The capital of France is" -n 1 --ctx 256 --json >"$WORK/run.json" 2>/dev/null
+  times+=("$start" "$(date +%s.%N)")
+done
 "$LATHE" inspect "$WORK/a.lathe" --json >"$WORK/inspect.json"
-python3 - "$WORK" "$(stat -c %s "$WORK/a.lathe")" "$start" "$end" <<'PY'
-import json, sys
+python3 - "$WORK" "$(stat -c %s "$WORK/a.lathe")" "${times[@]}" <<'PY'
+import json, os, sys
 t = json.load(open(sys.argv[1] + "/run.json"))["timings"]
 memory = json.load(open(sys.argv[1] + "/inspect.json"))["memory"]
 limit = int(sys.argv[2]) + 256 * memory["kv_bytes_per_token"] + 64e6
-print(f"a run of one token took {float(sys.argv[4]) - float(sys.argv[3]):.2f} s (aim 0.5), peak memory {t['peak_memory_bytes'] / 1e6:.0f} MB (limit {limit / 1e6:.0f})")
-sys.exit(not t["peak_memory_bytes"] <= limit)
+times = [float(x) for x in sys.argv[3:]]
+seconds = min(end - start for start, end in zip(times[::2], times[1::2]))
+print(f"a run of one token took {seconds:.2f} s (limit 0.5), peak memory {t['peak_memory_bytes'] / 1e6:.0f} MB (limit {limit / 1e6:.0f})")
+sys.exit(not (t["peak_memory_bytes"] <= limit and (not os.environ.get("LATHE_FULL") or seconds <= 0.5)))
 PY
+
+if [ "${LATHE_FULL:-}" ]; then
+  say "SmolLM2: bits of the default artifact with pages of 16, 32 and 64, in mixed schedules"
+  for page in 16 64; do compile "$MODEL" "$WORK/page-$page.lathe" --page $page; done
+  "$BUILD/test/e2e/ExactnessFuzz" "${LATHE_SEED:-1}" 12 "$WORK/a.lathe" "$WORK/page-16.lathe" "$WORK/page-64.lathe"
+  rm "$WORK"/page-*.lathe
+fi
 
 say "SmolLM2: weights made up at load"
 compile "$MODEL" "$WORK/synthetic.lathe" --weights synthetic:7 --target avx2

@@ -3,6 +3,7 @@
 //===----------------------------------------------------------------------===//
 #include "Options.h"
 #include <cerrno>
+#include <charconv>
 #include <cinttypes>
 #include <cmath>
 #include <cstdlib>
@@ -106,6 +107,31 @@ void Options::numbers(const char *names, const char *meta, const char *helpLine,
                       uint64_t low, uint64_t high) {
   add(names, meta, helpLine, [&values, low, high](const std::string &name, const std::string &given) {
     LATHE_ASSIGN_OR_RETURN(values, parseNumbers(name, given, low, high));
+    return Status();
+  });
+}
+
+void Options::amounts(const char *names, const char *meta, const char *helpLine,
+                      std::vector<std::pair<int32_t, float>> &values, double low, double high) {
+  add(names, meta, helpLine, [&values, low, high](const std::string &name, const std::string &given) {
+    std::stringstream list(given + ",");
+    for (std::string item; std::getline(list, item, ',');) {
+      const size_t colon = item.find(':');
+      if (colon == std::string::npos)
+        return makeError(StatusCode::invalidArgument, "option '%s': expected a token id and its amount as 5:-2.5, found '%s'",
+                         name.c_str(), item.c_str());
+      int32_t id = 0;
+      auto [end, error] = std::from_chars(item.data(), item.data() + colon, id);
+      if (error != std::errc() || end != item.data() + colon || id < 0)
+        return makeError(StatusCode::invalidArgument, "option '%s': expected a token id before the ':', found '%s'", name.c_str(), item.c_str());
+      const char *text = item.c_str() + colon + 1;
+      char *rest = nullptr;
+      const double amount = std::strtod(text, &rest);
+      if (!*text || *rest || !(amount >= low && amount <= high))
+        return makeError(StatusCode::invalidArgument, "option '%s': expected amounts in %g..%g, found '%s'", name.c_str(), low, high, item.c_str());
+      std::erase_if(values, [id](auto &one) { return one.first == id; });
+      values.emplace_back(id, static_cast<float>(amount));
+    }
     return Status();
   });
 }

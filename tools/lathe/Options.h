@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lathe::tool {
@@ -30,6 +31,9 @@ public:
   /// "1,4,16"
   void numbers(const char *names, const char *meta, const char *help, std::vector<uint64_t> &values, uint64_t low,
                uint64_t high);
+  /// "5:-2.5,7:100", also given several times: token ids and an amount in |low|..|high| for each; of one id the last counts.
+  void amounts(const char *names, const char *meta, const char *help, std::vector<std::pair<int32_t, float>> &values,
+               double low, double high);
   /// A line between groups of options in --help.
   void heading(const char *text) { specs.push_back({{}, "", text, nullptr}); }
 

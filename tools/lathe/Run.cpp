@@ -74,6 +74,7 @@ Result<std::vector<int32_t>> promptTokens(const RunFlags &f, const Session &sess
 
 /// What both engines' requests have: the prompt and how to answer it.
 template <typename R> Status fill(R &request, const RunFlags &f, const Session &session) {
+  LATHE_RETURN_IF_ERROR(f.sampling.check(session.artifact->program().vocabulary));
   LATHE_ASSIGN_OR_RETURN(request.prompt, promptTokens(f, session));
   SamplingParams base;
   base.temperature = 0;
@@ -204,6 +205,7 @@ Result<int> runCommand(const Args &args) {
   if (f.prompt || f.promptIds || !isatty(0)) return runOnce(f, session);
   LATHE_ASSIGN_OR_RETURN(const TextModel *text, session.needText());
   LATHE_RETURN_IF_ERROR(text->templateError());
+  LATHE_RETURN_IF_ERROR(f.sampling.check(session.artifact->program().vocabulary));
   ChatSettings settings;
   settings.sampling = f.sampling.apply(text->samplingDefaults());
   settings.maxTokens = static_cast<uint32_t>(f.newTokens);

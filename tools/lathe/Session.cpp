@@ -17,7 +17,15 @@ void SamplingFlags::declare(Options &o) {
   o.real("--repeat-penalty", "X", "divide the logits of tokens that occurred by X", repetitionPenalty, 0.01, 100);
   o.real("--presence-penalty", "X", "subtract X from the logits of tokens already generated", presencePenalty, -2, 2);
   o.real("--frequency-penalty", "X", "the same, for each time they occurred", frequencyPenalty, -2, 2);
+  o.amounts("--logit-bias", "ID:X,...", "add X, of -100..100, to the logit of token ID; may be given several times", logitBias, -100, 100);
   o.number("--seed", "S", "of the random numbers (default: a random one, which is reported)", seed, 0, UINT64_MAX);
+}
+
+Status SamplingFlags::check(uint32_t vocabulary) const {
+  for (const auto &[id, amount] : logitBias)
+    if (static_cast<uint32_t>(id) >= vocabulary)
+      return makeError(StatusCode::invalidArgument, "option '--logit-bias': expected token ids in 0..%u, found %d", vocabulary - 1, id);
+  return Status();
 }
 
 SamplingParams SamplingFlags::apply(SamplingParams p) const {
@@ -31,6 +39,7 @@ SamplingParams SamplingFlags::apply(SamplingParams p) const {
   set(p.presencePenalty, presencePenalty);
   set(p.frequencyPenalty, frequencyPenalty);
   if (topK) p.topK = static_cast<int32_t>(*topK);
+  if (!logitBias.empty()) p.logitBias = logitBias;
   std::random_device random;
   p.seed = seed ? *seed : (uint64_t(random()) << 32 | random()) >> 11; // exact in JSON's doubles
   return p;

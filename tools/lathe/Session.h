@@ -14,7 +14,10 @@ namespace lathe::tool {
 struct SamplingFlags {
   std::optional<double> temperature, topP, minP, repetitionPenalty, presencePenalty, frequencyPenalty;
   std::optional<uint64_t> topK, seed;
+  std::vector<std::pair<int32_t, float>> logitBias;
   void declare(Options &options);
+  /// Error: a bias of a token that a vocabulary of |vocabulary| tokens does not have.
+  Status check(uint32_t vocabulary) const;
   /// |defaults| with the flags applied; without --seed a random one, which the caller reports.
   SamplingParams apply(SamplingParams defaults) const;
 };

@@ -117,6 +117,7 @@ public:
       : session(session), answering(answering), o(options) {}
 
   Result<Json> run(uint64_t batch) {
+    LATHE_RETURN_IF_ERROR(o.sampling.check(session.artifact->program().vocabulary));
     std::vector<Request> requests(batch);
     for (size_t i = 0; i < batch; ++i) {
       LATHE_ASSIGN_OR_RETURN(requests[i].prompt, prompt(i));

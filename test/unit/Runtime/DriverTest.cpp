@@ -101,6 +101,16 @@ TEST_F(DriverTest, WrongCommandLines) {
   expectError("run a -n", 2, "option '-n': expected N after it");
   expectError("run a -n -3", 2, "option '-n': expected a number in 0..4294967295, found '-3'");
   expectError("run a --temp=hot", 2, "option '--temp': expected a number in 0..100, found 'hot'");
+  expectError("run a --logit-bias 5", 2, "option '--logit-bias': expected a token id and its amount as 5:-2.5, found '5'");
+  expectError("run a --logit-bias 1:1,,2:1", 2, "option '--logit-bias': expected a token id and its amount as 5:-2.5, found ''");
+  expectError("run a --logit-bias x:1", 2, "option '--logit-bias': expected a token id before the ':', found 'x:1'");
+  expectError("run a --logit-bias=-1:1", 2, "option '--logit-bias': expected a token id before the ':', found '-1:1'");
+  expectError("run a --logit-bias 9999999999:1", 2, "option '--logit-bias': expected a token id before the ':', found '9999999999:1'");
+  expectError("run a --logit-bias 5:101", 2, "option '--logit-bias': expected amounts in -100..100, found '5:101'");
+  expectError("run a --logit-bias 5:nan", 2, "option '--logit-bias': expected amounts in -100..100, found '5:nan'");
+  expectError("run a --logit-bias 5:", 2, "option '--logit-bias': expected amounts in -100..100, found '5:'");
+  for (const char *how : {"run driver-ids.lathe --prompt-ids 1", "run driver-ids.lathe --prompt-ids 1 --speculate ngram", "bench driver-ids.lathe --speculate ngram -p 4 -n 4"})
+    expectError(std::string(how) + " --logit-bias 49:1,50:1", 2, "option '--logit-bias': expected token ids in 0..49, found 50");
   expectError("run a --chat=yes", 2, "option '--chat' takes no value");
   expectError("bench a --batch 1,,2", 2, "option '--batch': expected a number in 1..1024, found ''");
   expectError("run no-such.lathe -p x", 1, "cannot open 'no-such.lathe': No such file or directory");
@@ -139,6 +149,20 @@ TEST_F(DriverTest, RunPrintsIdsOrTextOrJson) {
   ASSERT_TRUE(words.is_object());
   EXPECT_EQ(text.out, words["text"].get<std::string>() + "\n");
   EXPECT_EQ(words["prompt_ids"], json({18, 0, 24, 26, 0}));
+}
+
+TEST_F(DriverTest, BiasMovesLogits) {
+  auto ids = [](const std::string &options) { return lathe_("run driver-ids.lathe --prompt-ids 1,2,3 -n 4 --ignore-eos " + options).out; };
+  const std::string plain = ids("");
+  const std::string first = plain.substr(0, plain.find(' '));
+  ASSERT_NE(plain, "7 7 7 7\n");
+  EXPECT_EQ(ids("--logit-bias 7:100"), "7 7 7 7\n");
+  EXPECT_EQ(ids("--logit-bias 7:100 --speculate ngram"), "7 7 7 7\n");
+  EXPECT_EQ(ids("--logit-bias 7:100 --temp 1 --seed 1"), "7 7 7 7\n");
+  EXPECT_EQ(ids("--logit-bias 8:50,7:100 --logit-bias 9:60"), "7 7 7 7\n");
+  EXPECT_EQ(ids("--logit-bias 8:50,7:100,7:-100"), "8 8 8 8\n"); // of one id the last counts
+  const std::string without = ids("--logit-bias " + first + ":-100");
+  EXPECT_EQ((" " + without).find(" " + first + " "), std::string::npos) << without;
 }
 
 TEST_F(DriverTest, SeedsRepeatAndAreReported) {
@@ -399,6 +423,12 @@ TEST_F(DriverTest, HelpSaysWhatTheContextIs) {
   said("eval", "tokens of a window, of which the second half is scored (default 512)");
   said("explain", "tokens the context holds (default: what the step needs)");
   said("bench", "tokens the context holds (default: what the measurement needs)");
+}
+
+TEST_F(DriverTest, ChatRefusesABiasOfNoToken) {
+  Terminal t({LATHE_BINARY, "run", "driver-words.lathe", "--threads", "1", "--logit-bias", "50:1"});
+  t.until("lathe: error: option '--logit-bias': expected token ids in 0..49, found 50");
+  EXPECT_EQ(t.exitCode(), 2);
 }
 
 TEST_F(DriverTest, ControlCStopsAnAnswer) {

@@ -57,7 +57,7 @@ public:
 
   /// Starts an entry. |step| and all it points to (host memory, validated by the caller: rows, tokens, slots and
   /// tables in range) must stay until wait() returns. Runs are executed in order of submission.
-  /// Errors: unsupported for an entry that the program lacks; those of checkParents().
+  /// Errors: unsupported for an entry that the program lacks; those of checkStep().
   virtual Result<Ticket> submit(EntryKind entry, const LatheStep &step) = 0;
   /// Blocks until the run and all before it are complete.
   virtual Status wait(Ticket ticket) = 0;

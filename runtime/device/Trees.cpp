@@ -3,6 +3,7 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/device/Trees.h"
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 namespace lathe::runtime {
@@ -32,6 +33,18 @@ Status checkParents(const Program &program, const LatheStep &s) {
     }
   }
   return Status();
+}
+
+Status checkStep(const Program &program, const LatheStep &s, bool rowsRun) {
+  if (s.bitmask) return Status(StatusCode::unsupported, "the step has a mask of allowed tokens, which kernels do not know: the sampler applies it");
+  if (!rowsRun) return Status();
+  const bool knowsChosen = s.size >= offsetof(LatheStep, chosenBy) + sizeof s.chosenBy;
+  for (uint32_t r = 0; r < s.rows; ++r) {
+    if (s.adapter && s.adapter[r] != -1) return makeError(StatusCode::unsupported, "row %u has adapter %d, and kernels know no adapters", r, s.adapter[r]);
+    if (knowsChosen && s.chosenBy && s.chosenBy[r] != -1)
+      return makeError(StatusCode::unsupported, "row %u takes the choice of row %d of the step before, which kernels do not know", r, s.chosenBy[r]);
+  }
+  return checkParents(program, s);
 }
 
 Status checkEntry(const Program &program, uint32_t group, uint32_t fromToken, uint32_t toToken) {

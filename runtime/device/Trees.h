@@ -15,6 +15,10 @@ inline bool knowsTrees(const Program &program) { return !program.kvPlanes.empty(
 /// naming the row. Null is fine.
 Status checkParents(const Program &program, const LatheStep &step);
 
+/// What a step may ask for is all in LatheStep; what kernels do not know yet (adapters, masks, tokens chosen by the step before) is refused here, never
+/// ignored. Errors: unsupported, naming the row; those of checkParents() where |rowsRun|, the entry runs rows. Fields behind |step|.size are not read.
+Status checkStep(const Program &program, const LatheStep &step, bool rowsRun);
+
 /// Whether copyEntry() can be called so. Errors: unsupported (no trees), invalidArgument.
 Status checkEntry(const Program &program, uint32_t group, uint32_t fromToken, uint32_t toToken);
 /// Copies entry |fromToken| (in its block) of a KV group over entry |toToken| of the same or another block. Host memory.

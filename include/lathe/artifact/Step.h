@@ -36,6 +36,7 @@ struct LatheStep {
   const int32_t *const *blockTable;
   const uint32_t *tableStride; ///< [KV groups]
   const uint32_t *bitmask;     ///< [outRows][ceil(vocabulary/32)] allowed tokens, or null
+  const int32_t *chosenBy;     ///< [rows] the output row of the step before whose choice is the row's token, -1: |token| says it; null: all -1
 };
 
 /// A compiled kernel.

@@ -221,7 +221,7 @@ Result<Ticket> CpuExecutable::submit(EntryKind kind, const LatheStep &input) {
   if (rows == 0 || wide == entry.buckets.end())
     return makeError(StatusCode::invalidArgument, "expected 1 to %u rows in entry '%s', found %u",
                      entry.buckets.back().maxRows, entry.name.c_str(), rows);
-  if (runsRows(kind)) LATHE_RETURN_IF_ERROR(checkParents(program, input));
+  LATHE_RETURN_IF_ERROR(checkStep(program, input, runsRows(kind)));
   step = &input;
   bucket = &*wide;
   countItems(*bucket, input);

@@ -144,7 +144,7 @@ private:
 };
 
 Status GraphExecutable::run(const LatheStep &step) {
-  LATHE_RETURN_IF_ERROR(checkParents(program, step));
+  LATHE_RETURN_IF_ERROR(checkStep(program, step, true));
   if (step.rows == 0 || step.rows > program.maxRows) return makeError(StatusCode::invalidArgument, "expected 1 to %u rows in a step, found %u", program.maxRows, step.rows);
   uint32_t first = static_cast<uint32_t>(step.slot[0]);
   for (uint32_t r = 0; r < step.rows; ++r) {

@@ -299,7 +299,7 @@ Status GpuExecutable::sendStep(EntryKind kind, const LatheStep &s) {
   device.sequence = array(sequenceIds.data(), sequenceIds.size());
   device.sequences = static_cast<uint32_t>(used.size());
   device.parent = array(s.parent, s.rows);
-  device.adapter = array(s.adapter, s.rows);
+  device.adapter = device.chosenBy = nullptr; // checkStep()
   device.outRow = array(s.outRow, s.outRows);
   device.bitmask = nullptr; // sampling is the host's
   if (s.embedding) {
@@ -335,7 +335,7 @@ Result<Ticket> GpuExecutable::submit(EntryKind kind, const LatheStep &step) {
   auto wide = std::find_if(entry.buckets.begin(), entry.buckets.end(), [&](const Bucket &b) { return b.maxRows >= rows; });
   if (rows == 0 || wide == entry.buckets.end())
     return makeError(StatusCode::invalidArgument, "expected 1 to %u rows in entry '%s', found %u", entry.buckets.back().maxRows, entry.name.c_str(), rows);
-  if (runsRows(kind)) LATHE_RETURN_IF_ERROR(checkParents(program, step));
+  LATHE_RETURN_IF_ERROR(checkStep(program, step, runsRows(kind)));
   LATHE_RETURN_IF_ERROR(sendStep(kind, step));
   // The head's row blocks are blocks of output rows.
   LatheStep counted = step;

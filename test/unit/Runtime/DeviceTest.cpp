@@ -340,6 +340,28 @@ TEST(Device, BlocksAreSavedRestoredAndCopied) {
   EXPECT_EQ(checkEntry(old, 0, 0, 0).message(), "this artifact does not say where a KV entry lies: compile the model again");
 }
 
+TEST(Device, WhatKernelsDoNotKnowIsRefused) {
+  Program program = toyProgram({});
+  std::vector<int32_t> none{-1, -1}, some{-1, 3};
+  uint32_t mask = 1;
+  LatheStep step{};
+  step.size = sizeof step;
+  step.rows = 2;
+  step.adapter = step.chosenBy = none.data();
+  EXPECT_EQ(checkStep(program, step, true).message(), "");
+  step.adapter = some.data();
+  EXPECT_EQ(checkStep(program, step, true).message(), "row 1 has adapter 3, and kernels know no adapters");
+  EXPECT_EQ(checkStep(program, step, false).message(), ""); // a head has no rows of its own
+  step.adapter = nullptr;
+  step.chosenBy = some.data();
+  EXPECT_EQ(checkStep(program, step, true).message(), "row 1 takes the choice of row 3 of the step before, which kernels do not know");
+  step.size = offsetof(LatheStep, chosenBy); // of a caller that is older than the field
+  EXPECT_EQ(checkStep(program, step, true).message(), "");
+  step.bitmask = &mask;
+  for (bool rowsRun : {false, true})
+    EXPECT_EQ(checkStep(program, step, rowsRun).message(), "the step has a mask of allowed tokens, which kernels do not know: the sampler applies it");
+}
+
 TEST(Device, TreesOfAStepAreChecked) {
   Program program = toyProgram({});
   // Rows of two sequences; in the first a tree on row 1.

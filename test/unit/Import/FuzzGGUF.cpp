@@ -1,6 +1,8 @@
-// libFuzzer target: any bytes as a GGUF file; every getter on every key, then the configuration and the weights' rows.
+// libFuzzer target: any bytes as a GGUF file; every getter on every key, then the configuration, the weights' rows and the tokenizer.
+#include "../../../runtime/tokenizer/Tokenizer.h"
 #include "lathe/import/GGUF.h"
 #include "lathe/import/ModelConfig.h"
+#include "lathe/import/Tokenizer.h"
 #include "lathe/import/WeightMap.h"
 #include "lathe/weights/Storage.h"
 #include <algorithm>
@@ -29,5 +31,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   }
   auto config = readModelConfig(*file, {});
   if (config.ok()) (void)WeightMap::fromGGUF(*config, *file);
+  auto imported = importTokenizer(*file);
+  if (!imported.ok()) return 0;
+  auto tokenizer = Tokenizer::create(std::move(imported->spec));
+  if (tokenizer.ok()) tokenizer->decode(tokenizer->encode("Hello  w\xc3\xb6rld \xe4\xb8\xad 123\n'll \xff", {true, true}));
   return 0;
 }

@@ -89,8 +89,19 @@ if [ -z "${LATHE_SEED:-}${LATHE_SCHEDULES:-}" ]; then EXPECT="--expect recompute
 "$BUILD/test/e2e/EngineFuzz" --device emulator --context 64 --prompt 40 --new 16 --requests 8 $EXPECT "${LATHE_SEED:-1}" "${LATHE_SCHEDULES:-12}" "$WORK/pages.lathe" "$WORK/auto.lathe"
 model sm_90a long --page 16 --kv e4m3 -- --max-seq 128 # sequences that outgrow the memory: KV to the host and back
 "$BUILD/test/e2e/EngineFuzz" --device emulator --context 128 --prompt 8 --new 100 --requests 8 --save 1 "${LATHE_SEED:-1}" 6 "$WORK/long.lathe"
+DRAFTS= # as above
+if [ -z "${LATHE_SEED:-}${LATHE_SCHEDULES:-}" ]; then DRAFTS="--expect accepted,program,recomputed"; fi
 model "${CHIPS%%,*}" skip --page 16 --speculate layerskip:1 -- # a draft program on the step's KV
-"$BUILD/test/e2e/EngineFuzz" --device emulator --context 64 --prompt 40 --new 16 --requests 8 "${LATHE_SEED:-1}" 3 "$WORK/skip.lathe"
+# shellcheck disable=SC2086
+"$BUILD/test/e2e/EngineFuzz" --device emulator --context 64 --prompt 40 --new 16 --requests 14 --new 20 $DRAFTS "${LATHE_SEED:-3}" 5 "$WORK/skip.lathe"
+python3 "$ROOT/test/e2e/tiny_model.py" --layers 2 --max-seq 64 >"$WORK/small.mlir" # the model itself as its draft, with KV of its own
+model "${CHIPS%%,*}" own --page 16 --speculate "draft:$WORK/small.mlir" --
+# shellcheck disable=SC2086
+"$BUILD/test/e2e/EngineFuzz" --device emulator --context 64 --prompt 40 --new 16 --requests 14 --new 20 $DRAFTS "${LATHE_SEED:-3}" 5 "$WORK/own.lathe"
+rm -rf "$WORK/eagle"
+python3 "$ROOT/test/e2e/tiny_eagle.py" "$WORK/eagle" --hidden 96 --vocab 301 --heads 6 --kv-heads 2 --head 32 --ffn 160 --type BF16
+model "${CHIPS%%,*}" eagle --page 16 --speculate eagle --speculate-weights "$WORK/eagle" -- --max-seq 128 # and one that saves what it preempts
+"$BUILD/test/e2e/EngineFuzz" --device emulator --context 128 --prompt 8 --new 100 --requests 8 --save 1 "${LATHE_SEED:-1}" 3 "$WORK/eagle.lathe"
 python3 "$ROOT/test/e2e/tiny_heads.py" "$WORK/medusa" --hidden 96 --vocab 301 --heads 2 --type BF16
 model "${CHIPS%%,*}" heads --page 16 --speculate medusa --speculate-weights "$WORK/medusa" -- # a draft over hidden rows
 for head in 0 1; do

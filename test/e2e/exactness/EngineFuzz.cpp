@@ -406,7 +406,7 @@ int main(int argc, char **argv) {
   }
   device = namedDevice(deviceName);
   limits.requests = std::max(4, limits.requests / 4 * 4);
-  if (argc - at < 3) die("usage: EngineFuzz [--device D] [--expect recomputed,saved,cached,forks,cancels,trees] [--context N] [--prompt N] [--new N] [--requests N] [--save 1] SEED SCHEDULES ARTIFACT...");
+  if (argc - at < 3) die("usage: EngineFuzz [--device D] [--expect recomputed,saved,cached,forks,cancels,trees,accepted,program] [--context N] [--prompt N] [--new N] [--requests N] [--save 1] SEED SCHEDULES ARTIFACT...");
   uint64_t seed = std::strtoull(argv[at], nullptr, 10);
   uint64_t schedules = std::strtoull(argv[at + 1], nullptr, 10);
   std::vector<std::shared_ptr<LoadedArtifact>> artifacts;
@@ -475,10 +475,6 @@ int main(int argc, char **argv) {
   for (auto &[name, n] : totals.ends)
     std::printf(" %s x%d", name.c_str(), n);
   std::printf("\n");
-  if (schedules >= 100 && !totals.accepted) {
-    std::fprintf(stderr, "error: no draft was accepted in %llu schedules: speculation was not tested\n", (unsigned long long)schedules);
-    return 1;
-  }
   if (schedules >= 100 && artifacts[0]->program().choicesStride && !totals.choiceSteps) {
     std::fprintf(stderr, "error: every step of %llu schedules wrote logits: the head's other form was not tested\n", (unsigned long long)schedules);
     return 1;
@@ -486,17 +482,13 @@ int main(int argc, char **argv) {
   DraftMethod method = artifacts[0]->program().draftMethod;
   bool draftsTrees = method == DraftMethod::medusa || method == DraftMethod::eagle2 || method == DraftMethod::eagle3;
   // What was to be shown must have happened; in a few schedules not all of it does, and who runs them says what.
-  for (auto [name, count] : {std::pair{"recomputed", totals.recomputed}, {"saved", totals.saved}, {"cached", totals.cached}, {"forks", totals.forks}, {"cancels", totals.cancels}, {"trees", totals.trees}})
-    if (!count && ((schedules >= 100 && (draftsTrees || std::strcmp(name, "trees") != 0)) || expected.find(name) != std::string::npos)) {
+  for (auto [name, count] : {std::pair{"recomputed", totals.recomputed}, {"saved", totals.saved}, {"cached", totals.cached}, {"forks", totals.forks}, {"cancels", totals.cancels}, {"trees", totals.trees}, {"accepted", totals.accepted}, {"program", totals.acceptedByProgram}})
+    if (!count && ((schedules >= 100 && (draftsTrees || std::strcmp(name, "trees") != 0) && (artifacts[0]->program().draftMaxSeq || std::strcmp(name, "program") != 0)) || expected.find(name) != std::string::npos)) {
       std::fprintf(stderr, "error: none '%s' in %llu schedules\n", name, (unsigned long long)schedules);
       return 1;
     }
   if (limits.save && !totals.saved) {
     std::fprintf(stderr, "error: nothing was saved in %llu schedules\n", (unsigned long long)schedules);
-    return 1;
-  }
-  if (schedules >= 100 && artifacts[0]->program().draftMaxSeq && !totals.acceptedByProgram) {
-    std::fprintf(stderr, "error: no draft of the draft program was accepted in %llu schedules\n", (unsigned long long)schedules);
     return 1;
   }
   return 0;

@@ -348,6 +348,72 @@ TEST_F(LawTest, RejectionKeepsItAndTypicalDoesNot) {
   EXPECT_GT(acceptedOf[2], acceptedOf[1]);
 }
 
+// Trees whose first places have two guesses each, the second likeliest first: of siblings the first that is not refused counts, and what is refused is out of the law.
+TEST_F(LawTest, RejectionKeepsItInTrees) {
+  constexpr int runs = 12000;
+  constexpr uint32_t tokens = 6; // after the first there is room for a whole tree
+  auto want = law(tokens);
+  make({.maxSequences = 2, .stepTokens = 64, .prefixCache = false, .speculate = Speculation::ngram});
+  device.allowed.clear();
+  std::map<std::vector<int32_t>, std::vector<int32_t>> orders; // [text] the three likeliest
+  auto orderOf = [&](const std::vector<int32_t> &text) -> const std::vector<int32_t> & {
+    auto [at, fresh] = orders.try_emplace(text);
+    if (!fresh) return at->second;
+    std::vector<float> logits = toyLogits(toy, text).back();
+    std::vector<int32_t> order(logits.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int32_t>(i);
+    std::partial_sort(order.begin(), order.begin() + 3, order.end(), [&](int32_t a, int32_t b) { return logits[a] > logits[b]; });
+    order.resize(3);
+    return at->second = order;
+  };
+  std::map<RequestId, std::shared_ptr<Recorder>> ears;
+  core->onDraft = [&](RequestId id, uint32_t, uint32_t, uint32_t most, Draft &draft) {
+    std::vector<int32_t> text{1, 2, 3};
+    for (const Sample &s : ears.at(id)->choices[0].tokens) text.push_back(s.token);
+    draft.tree = true;
+    draft.count = std::min<uint32_t>(most, 4);
+    auto put = [&](uint32_t i, int32_t token, int8_t parent) { draft.tokens[i] = token, draft.parent[i] = parent, draft.chance[i] = 1; };
+    const std::vector<int32_t> first = orderOf(text);
+    put(0, first[1], -1);
+    put(1, first[0], -1);
+    text.push_back(first[1]);
+    const std::vector<int32_t> second = orderOf(text);
+    put(2, second[2], 0);
+    put(3, second[0], 0);
+  };
+  std::map<std::vector<int32_t>, int> seen;
+  for (int i = 0; i < runs; ++i) {
+    Request r = greedy({1, 2, 3}, tokens);
+    r.hasSeed = true;
+    r.sampling.seed = static_cast<uint64_t>(i);
+    r.sampling.temperature = 1.5f;
+    r.sampling.topK = 3;
+    r.acceptance = Acceptance::rejection;
+    auto ear = ears[next] = std::make_shared<Recorder>(1);
+    core->add(next++, r, ear, core->now());
+    run();
+    std::vector<int32_t> said;
+    for (const Sample &s : ear->choices[0].tokens) said.push_back(s.token);
+    ++seen[said];
+    ears.erase(next - 1);
+  }
+  double chi = 0;
+  int cells = 0, inside = 0;
+  for (auto &[said, p] : want) {
+    int n = seen.contains(said) ? seen[said] : 0;
+    inside += n;
+    if (p * runs < 10) continue;
+    chi += (n - p * runs) * (n - p * runs) / (p * runs);
+    ++cells;
+  }
+  EXPECT_EQ(inside, runs); // nothing that the law lacks
+  EXPECT_GT(cells, 100);
+  EXPECT_LT(chi / cells, 1.4); // of 100 or more, less likely than 0.01
+  const SpeculationStats s = core->stats().speculation;
+  EXPECT_GT(s.acceptedAll(), static_cast<uint64_t>(runs));
+  EXPECT_EQ(s.emitted, s.acceptedAll() + s.rounds);
+}
+
 TEST_F(LawTest, ADraftThatIsTheModelIsAlwaysAccepted) {
   toy.draft = true;
   auto own = loadToy("own-test.lathe", toy);

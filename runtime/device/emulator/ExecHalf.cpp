@@ -8,6 +8,8 @@
 #include "runtime/device/emulator/Exec.h"
 #include "runtime/device/emulator/Numerics.h"
 #include <algorithm>
+#include <bit>
+#include <cmath>
 
 namespace lathe::emulator {
 namespace {
@@ -67,6 +69,30 @@ template <HalfOp Op, bool Bfloat, bool Pair, bool Flush, bool Saturate> void hal
   });
 }
 
+/// "Mixed Precision Floating-Point Instructions": factors, or the first summand, of 16 bits, the rest and the result float32, rounded once. Infinities and NaN as of
+/// float32's own operations.
+template <HalfOp Op, bool Bfloat, bool Saturate> void mixedOp(Warp &warp, const Inst &inst, uint32_t mask) {
+  float *d = warp.reg<float>(inst.d);
+  const uint32_t *a = warp.reg<uint32_t>(inst.s[0]);
+  const uint32_t *b = warp.reg<uint32_t>(inst.s[1]);
+  const uint32_t *c = Op == HalfOp::fma ? warp.reg<uint32_t>(inst.s[2]) : b;
+  forLanes(mask, [=](unsigned lane) {
+    float x = widen<Bfloat>(static_cast<uint16_t>(a[lane])), last = std::bit_cast<float>(c[lane]), result;
+    if (Op == HalfOp::fma) result = std::fma(x, widen<Bfloat>(static_cast<uint16_t>(b[lane])), last);
+    else result = Op == HalfOp::sub ? x - last : x + last;
+    if (Saturate) result = result > 0 ? std::min(result, 1.0f) : 0; // NaN too
+    d[lane] = canonical(result);
+  });
+}
+template <HalfOp Op> void addMixed(OpTable &table, const char *name) {
+  std::string base(name);
+  auto add = [&](const char *suffix, Handler run) { table.add((base + suffix).c_str(), run, Op == HalfOp::fma ? "f=hhf" : "f=hf", OpClass::floating, 100); };
+  add(".f32.f16", mixedOp<Op, false, false>);
+  add(".f32.bf16", mixedOp<Op, true, false>);
+  add(".sat.f32.f16", mixedOp<Op, false, true>);
+  add(".sat.f32.bf16", mixedOp<Op, true, true>);
+}
+
 template <HalfOp Op> void addOp(OpTable &table, const char *name, unsigned sources, unsigned capability = 53, unsigned bfloatCapability = 90) {
   static constexpr const char *wide[] = {"", "r=r", "r=rr", "r=rrr"};
   static constexpr const char *narrow[] = {"", "h=h", "h=hh", "h=hhh"};
@@ -96,6 +122,9 @@ void addHalfOps(OpTable &table) {
   addOp<HalfOp::max>(table, "max", 2, 80, 80);
   addOp<HalfOp::minNaN>(table, "min.NaN", 2, 80, 80);
   addOp<HalfOp::maxNaN>(table, "max.NaN", 2, 80, 80);
+  addMixed<HalfOp::add>(table, "add");
+  addMixed<HalfOp::sub>(table, "sub");
+  addMixed<HalfOp::fma>(table, "fma");
   addOp<HalfOp::neg>(table, "neg", 1, 53, 80);
   addOp<HalfOp::abs>(table, "abs", 1, 53, 80);
 }

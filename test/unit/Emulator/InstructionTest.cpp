@@ -167,5 +167,55 @@ TEST(Float, Arithmetic) {
   });
 }
 
+// Every f16, and bf16 of every exponent, with float32: against float64, which holds both products and sums of these.
+TEST(Half, MixedPrecision) {
+  Options options;
+  options.capability = 100;
+  for (bool bfloat : {false, true}) {
+    const std::string type = bfloat ? "bf16" : "f16";
+    Harness machine(options);
+    ASSERT_TRUE(machine.load(kernelText(".reg .b16 a, b; .reg .f32 c, d; .reg .b64 i, q;",
+                                        "mul.wide.u32 i, %t, 4; add.u64 q, %p0, i; ld.global.u16 a, [q]; ld.global.u16 b, [q+2]; add.u64 q, %p1, i; ld.global.f32 c, [q];\n"
+                                        "mul.wide.u32 i, %t, 16; add.u64 q, %p2, i;\n"
+                                        "add.rn.f32." + type + " d, a, c; st.global.f32 [q], d; sub.rn.f32." + type + " d, a, c; st.global.f32 [q+4], d;\n"
+                                        "fma.rn.f32." + type + " d, a, b, c; st.global.f32 [q+8], d; add.sat.f32." + type + " d, a, c; st.global.f32 [q+12], d;",
+                                        3, "sm_100a")))
+        << machine.status.message();
+    Random random{7};
+    for (int round = 0; round < 64; ++round) {
+      std::vector<uint16_t> halves;
+      std::vector<float> singles;
+      for (int i = 0; i < 1024; ++i) {
+        for (int k = 0; k < 2; ++k) {
+          auto bits = static_cast<uint16_t>(random.next());
+          uint16_t exponent = bfloat ? 0x7f80 : 0x7c00;
+          if (bfloat) bits = static_cast<uint16_t>((bits & 0x807f) | (100 + (bits >> 7 & 63)) << 7); // what float64 holds the sum of
+          if ((bits & exponent) == exponent) bits ^= 0x4000;
+          halves.push_back(bits);
+        }
+        singles.push_back(std::ldexp(static_cast<float>(static_cast<int64_t>(random.next() >> 40) - (1 << 23)), static_cast<int>(random.next() % 24) - 30));
+      }
+      uint64_t p0 = machine.put(halves), p1 = machine.put(singles), p2 = machine.space<float>(4096);
+      ASSERT_TRUE(machine.run("k", {{1, 1, 1}, {1024, 1, 1}}, Arguments().add(p0).add(p1).add(p2))) << machine.status.message();
+      std::vector<float> out = machine.get<float>(p2, 4096);
+      auto wide = [&](uint16_t bits) {
+        int e = bfloat ? bits >> 7 & 255 : bits >> 10 & 31, m = bfloat ? bits & 127 : bits & 1023, digits = bfloat ? 7 : 10, bias = bfloat ? 127 : 15;
+        double value = e ? std::ldexp(double(m + (1 << digits)), e - bias - digits) : std::ldexp(double(m), 1 - bias - digits);
+        return bits >> 15 ? -value : value;
+      };
+      for (size_t i = 0; i < 1024; ++i) {
+        double a = wide(halves[2 * i]), b = wide(halves[2 * i + 1]), c = singles[i];
+        ASSERT_EQ(out[4 * i], static_cast<float>(a + c)) << i;
+        ASSERT_EQ(out[4 * i + 1], static_cast<float>(a - c)) << i;
+        if (!bfloat) ASSERT_EQ(out[4 * i + 2], static_cast<float>(a * b + c)) << i; // the exponents of two bf16 lie too far apart
+        ASSERT_EQ(out[4 * i + 3], std::clamp(static_cast<float>(a + c), 0.0f, 1.0f)) << i;
+      }
+    }
+  }
+  Harness older;
+  EXPECT_FALSE(older.load(kernelText(".reg .b16 a; .reg .f32 d;", "mov.b16 a, 0; mov.f32 d, 0f00000000; add.rn.f32.f16 d, a, d;", 0)));
+  EXPECT_NE(older.status.message().find("needs sm_100"), std::string::npos) << older.status.message();
+}
+
 } // namespace
 } // namespace lathe::emulator

@@ -74,6 +74,9 @@ public:
   bool draftAlways = false;
   uint32_t mostLaws = UINT32_MAX; ///< tests: of a round; fewer than fit
 
+  void assumeCost(const StepCostModel &cost) { scheduler->assumeCost(cost); } ///< tests
+  Executable &executable() { return device->executable(); }                   ///< tests: what blocks hold
+
   bool idle() const { return requests.empty(); }
   size_t inside() const { return requests.size(); }
   uint32_t waiting() const { return neverRan; } ///< requests not yet admitted

@@ -152,6 +152,8 @@ public:
   virtual SchedulerStats stats() const = 0;
   virtual AdmissionForecast forecast() const = 0;
   virtual const StepCostModel &cost() const = 0;
+  /// Test hook: steps are expected to cost this from now on.
+  virtual void assumeCost(const StepCostModel &cost) = 0;
   /// Block tables for LatheStep, and the blocks to poison in tests.
   virtual KVCache &kv() = 0;
   /// Every invariant of docs/engine.md over the whole state; ok, or the first one that is broken. Slow (tests, idle).

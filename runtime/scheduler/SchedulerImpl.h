@@ -35,6 +35,7 @@ public:
   SchedulerStats stats() const override;
   AdmissionForecast forecast() const override;
   const StepCostModel &cost() const override { return options.cost; }
+  void assumeCost(const StepCostModel &cost) override { options.cost = cost; }
   KVCache &kv() override { return cache; }
   Status checkInvariants() const override;
 

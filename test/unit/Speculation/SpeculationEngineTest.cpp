@@ -5,6 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "EngineTesting.h"
 #include "FaultyDevice.h"
+#include "runtime/device/Trees.h"
+#include <map>
 #include <random>
 #include <utility>
 
@@ -232,26 +234,80 @@ TEST_F(SpeculationTest, ThePrefixCacheHoldsNoRejectedRow) {
 }
 
 TEST_F(SpeculationTest, ARejectedRoundLeavesTheStateOfThePlainRun) {
-  // Two engines, one with drafts that are all wrong: after every step the same tokens, tables of the same length.
+  // Engines without drafts, with chains that are all wrong, and with trees of which one path is right: for each number of tokens said, tables of the same
+  // length and KV entries of the same bytes.
   Request r = sampled(5, 60);
-  std::vector<std::vector<std::pair<uint32_t, uint32_t>>> held[2];
-  for (int wrong = 0; wrong < 2; ++wrong) {
+  using State = std::pair<std::vector<std::pair<uint32_t, uint32_t>>, std::vector<uint8_t>>;
+  std::map<size_t, State> said[3];
+  for (int kind = 0; kind < 3; ++kind) {
     make({.maxSequences = 1});
-    if (wrong) draftTruth(1);
-    r.speculate = wrong ? Speculation::ngram : Speculation::off;
+    if (kind == 1) draftTruth(1);
+    if (kind == 2) draftTrees();
+    r.speculate = kind ? Speculation::ngram : Speculation::off;
     auto ear = add(r);
+    const Program &program = artifact->program();
     for (size_t seen = 0; !core->idle();) {
       core->step();
-      if (ear->choices[0].tokens.size() == seen) continue;
+      if (ear->choices[0].tokens.size() == seen || core->idle()) continue;
       seen = ear->choices[0].tokens.size();
-      auto &blocks = held[wrong].emplace_back();
-      for (uint32_t g = 0; g < core->kv().groups(); ++g)
-        blocks.push_back(core->kv().held(0, g));
+      State &state = said[kind][seen];
+      const KVCache &kv = core->kv();
+      for (uint32_t g = 0; g < kv.groups(); ++g) {
+        auto [first, end] = kv.held(0, g);
+        state.first.emplace_back(first, end);
+        const uint32_t page = program.kvGroups[g].pageTokens, computed = static_cast<uint32_t>(r.prompt.size() + seen) - 1; // the last token has no entry yet
+        for (uint32_t b = first; b < end; ++b) {
+          std::vector<uint8_t> block(program.kvGroups[g].blockBytes), written(block.size());
+          ASSERT_TRUE(core->executable().saveBlock(g, static_cast<uint32_t>(kv.tables()[g][b]), block).ok());
+          for (uint32_t t = 0; t < page && b * page + t < computed; ++t)
+            copyEntry(program, g, written.data(), t, block.data(), t);
+          state.second.insert(state.second.end(), written.begin(), written.end());
+        }
+      }
     }
     EXPECT_TRUE(sameSamples(ear->choices[0].tokens, aloneSamples(r)));
-    EXPECT_EQ(core->stats().speculation.rounds > 30, wrong == 1);
+    EXPECT_EQ(core->stats().speculation.rounds > 5, kind > 0);
+    EXPECT_EQ(core->stats().speculation.acceptedAll() > 5, kind == 2);
+    EXPECT_GT(said[kind].size(), kind == 2 ? 5u : 50u);
+    for (auto &[tokens, state] : said[kind]) {
+      ASSERT_TRUE(said[0].contains(tokens));
+      EXPECT_EQ(state.first, said[0][tokens].first) << tokens;
+      EXPECT_EQ(state.second, said[0][tokens].second) << tokens;
+    }
   }
-  EXPECT_EQ(held[0], held[1]);
+}
+
+TEST_F(SpeculationTest, AFullBatchAsksNobody) {
+  ToyOptions toy;
+  toy.draft = true; // a draft program as well as what is looked up
+  // Where rows cost what they cost alone, even drafts that are always right win nothing; where a step costs the same with any number of rows, they do.
+  for (bool full : {true, false}) {
+    make({.maxSequences = 8}, nullptr, toy);
+    core->assumeCost(full ? StepCostModel(0, 0.01) : StepCostModel(0.01, 0));
+    for (int i = 0; i < 8; ++i) {
+      Request r = sampled(5 * i, 90);
+      r.ignoreEnd = true;
+      add(r);
+    }
+    while (core->state().decodingChoices() < 8) core->step();
+    uint32_t asked = 0;
+    core->onDraft = [&](RequestId, uint32_t, uint32_t, uint32_t, Draft &draft) { ++asked, draft.count = 0; };
+    for (int i = 0; i < 10; ++i) core->step();
+    EXPECT_EQ(core->state().decodingChoices(), 8u);
+    EXPECT_EQ(asked > 0, !full);
+    core->onDraft = nullptr; // drafters, and the program
+    const SpeculationStats before = core->stats().speculation;
+    for (int i = 0; i < 4; ++i) core->step();
+    const SpeculationStats after = core->stats().speculation;
+    if (full) {
+      EXPECT_EQ(core->state().decodingChoices(), 8u);
+      EXPECT_EQ(after.programRuns, before.programRuns);
+      EXPECT_EQ(after.draftedAll(), 0u);
+    } else {
+      EXPECT_GT(after.programRuns + after.draftedAll(), before.programRuns + before.draftedAll());
+    }
+    run();
+  }
 }
 
 TEST_F(SpeculationTest, AStopStringEndsARoundInItsMiddle) {

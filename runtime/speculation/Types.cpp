@@ -13,7 +13,8 @@ const char *toString(Speculation method) { return methodNames[static_cast<size_t
 Result<Speculation> parseSpeculation(std::string_view name) {
   for (size_t i = 0; i < std::size(methodNames); ++i)
     if (name == methodNames[i]) return static_cast<Speculation>(i);
-  return makeError(StatusCode::invalidArgument, "expected off, auto, draft, ngram, suffix, suffix-tree, medusa, eagle, eagle2 or eagle3, found '%s'",
+  if (name == "layerskip") return Speculation::draft; // as `lathe compile` calls the program that the first layers are
+  return makeError(StatusCode::invalidArgument, "expected off, auto, draft, layerskip, ngram, suffix, suffix-tree, medusa, eagle, eagle2 or eagle3, found '%s'",
                    std::string(name.substr(0, 64)).c_str());
 }
 

@@ -80,6 +80,8 @@ grep -q ' | \([0-9]\{3,\}\) drafts, \1 accepted ' "$WORK/run.log" || { cat "$WOR
 [[ $("$LATHE" inspect "$WORK/own.lathe") == *"KV group of the draft program: "* ]] || fail "inspect says nothing of the draft's KV"
 
 "$LATHE" compile "$WORK/tiny.mlir" -o "$WORK/skip.lathe" --speculate layerskip:2 --target native --quiet
+[[ $("$LATHE" inspect "$WORK/skip.lathe") == *"draft program: context 512, the first layers (layerskip)"* ]] || fail "inspect does not say what drafts"
+[[ $("$LATHE" inspect "$WORK/own.lathe") == *"draft program: context 512, a model of its own"* ]] || fail "inspect does not say what drafts"
 METHODS=draft
 same "$WORK/skip.lathe" --prompt-ids 1,2,3,4,5 -n 200 --temp 0
 same "$WORK/skip.lathe" --prompt-ids 1,2,3,4,5 -n 200 --temp 0.7 --top-p 0.9 --seed 4 --frequency-penalty 0.3

@@ -93,7 +93,9 @@ void print(const Json &d) {
               p["kernels"].get<unsigned>(), p["launches"].get<unsigned>());
   if (p["draft_max_seq"].get<unsigned>()) {
     unsigned heads = p["draft_heads"].get<unsigned>(), features = p["draft_features"].get<unsigned>();
-    std::printf("draft program: context %u%s\n", p["draft_max_seq"].get<unsigned>(), heads ? (", " + std::to_string(heads) + " heads over hidden rows").c_str() : features ? (", a layer over features of " + std::to_string(features) + ", " + std::to_string(p["draft_vocabulary"].get<unsigned>()) + " tokens").c_str() : "");
+    bool own = false; // another model has a KV cache of its own, the first layers that of the step
+    for (const Json &g : p["kv_groups"]) own |= g["draft"].get<bool>();
+    std::printf("draft program: context %u%s\n", p["draft_max_seq"].get<unsigned>(), heads ? (", " + std::to_string(heads) + " heads over hidden rows").c_str() : features ? (", a layer over features of " + std::to_string(features) + ", " + std::to_string(p["draft_vocabulary"].get<unsigned>()) + " tokens").c_str() : own ? ", a model of its own" : ", the first layers (layerskip)");
   }
   bool planned = m["planned"].get<bool>();
   for (const Json &g : p["kv_groups"]) {

@@ -38,7 +38,7 @@ Options declare(RunFlags &f) {
   o.texts("--stop", "TEXT", "end when the answer contains TEXT; may be given several times", f.stops);
   o.flag("--ignore-eos", "go on after the model's end token", f.ignoreEnd);
   o.flag("--parse-special", "control tokens written in the prompt become tokens", f.parseSpecial);
-  o.text("--speculate", "M", "who drafts tokens: off, auto, draft (the artifact's draft program), medusa, eagle, eagle2 or eagle3 (one of that kind), ngram, suffix or suffix-tree; changes no token (default: off)", f.speculate);
+  o.text("--speculate", "M", "who drafts tokens: off, auto, draft or layerskip (the artifact's draft program), medusa, eagle, eagle2 or eagle3 (one of that kind), ngram, suffix or suffix-tree; changes no token (default: off)", f.speculate);
   o.text("--draft-acceptance", "R", "which drafts count: exact, rejection (other tokens, the same law) or typical (another law too) (default: exact)", f.acceptance);
   o.text("--draft-cost", "C", "which drafts are verified: those that pay by the measured cost of their rows (measured), or all that there are and have room (none), to compare drafters (default: measured)", f.draftCost);
   o.heading("Sampling");

@@ -58,7 +58,7 @@ Options declare(ServeFlags &f) {
   o.real("--ttft", "MS", "--policy deadline: until the first token, for requests that do not say (default: none)", f.ttft, 1, 1e9);
   o.real("--tpot", "MS", "--policy deadline: between tokens, for requests that do not say (default: none)", f.tpot, 1, 1e9);
   o.flag("--no-prefix-cache", "compute every prompt anew", f.noPrefixCache);
-  o.text("--speculate", "M", "who drafts tokens: off, auto, draft (the artifact's draft program), medusa, eagle, eagle2 or eagle3 (one of that kind), ngram, suffix or suffix-tree; changes no token (default: off)", f.speculate);
+  o.text("--speculate", "M", "who drafts tokens: off, auto, draft or layerskip (the artifact's draft program), medusa, eagle, eagle2 or eagle3 (one of that kind), ngram, suffix or suffix-tree; changes no token (default: off)", f.speculate);
   o.text("--draft-cost", "C", "which drafts are verified: those that pay by the measured cost of their rows (measured), or all that there are and have room (none), to compare drafters (default: measured)", f.draftCost);
   o.text("--pooling", "P", "of /v1/embeddings: last or mean (default: last)", f.pooling);
   o.text("--generation-config", "G", "defaults for sampling: auto (the model's own) or none (default: auto)", f.generation);

@@ -212,7 +212,7 @@ TEST(RequestTest, WrongValues) {
   refused(messages(4097), "messages", "messages: expected a list of 1..4096 messages, found 4097");
   EXPECT_EQ(messages(4096).message(), "");
   refused(completion(R"("speculate":"hydra")"), "speculate",
-          "speculate: expected off, auto, draft, ngram, suffix, suffix-tree, medusa, eagle, eagle2 or eagle3, found 'hydra'");
+          "speculate: expected off, auto, draft, layerskip, ngram, suffix, suffix-tree, medusa, eagle, eagle2 or eagle3, found 'hydra'");
   refused(completion(R"("draft_acceptance":"lenient")"), "draft_acceptance", "draft_acceptance: expected exact, rejection or typical, found 'lenient'");
 }
 
@@ -280,7 +280,7 @@ TEST(RequestTest, Embeddings) {
   EXPECT_TRUE(p.request.base64);
   EXPECT_FALSE(parse(Endpoint::embeddings, R"({"input":"a","speculate":"auto"})").error);
   refused(parse(Endpoint::embeddings, R"({"input":"a","speculate":"hydra"})"), "speculate",
-          "speculate: expected off, auto, draft, ngram, suffix, suffix-tree, medusa, eagle, eagle2 or eagle3, found 'hydra'");
+          "speculate: expected off, auto, draft, layerskip, ngram, suffix, suffix-tree, medusa, eagle, eagle2 or eagle3, found 'hydra'");
   refused(parse(Endpoint::embeddings, R"({"input":"a","dimensions":2})"), "dimensions",
           "dimensions: expected 3, the only size of this model, found 2");
   refused(parse(Endpoint::embeddings, R"({"input":"a","encoding_format":"int8"})"), "encoding_format",

@@ -747,6 +747,7 @@ TEST(Speculation, NamesAndErrors) {
     ASSERT_TRUE(method.ok());
     EXPECT_STREQ(toString(*method), name);
   }
-  EXPECT_EQ(parseSpeculation("medium").status().message(), "expected off, auto, draft, ngram, suffix, suffix-tree, medusa, eagle, eagle2 or eagle3, found 'medium'");
+  EXPECT_EQ(*parseSpeculation("layerskip"), Speculation::draft);
+  EXPECT_EQ(parseSpeculation("medium").status().message(), "expected off, auto, draft, layerskip, ngram, suffix, suffix-tree, medusa, eagle, eagle2 or eagle3, found 'medium'");
   EXPECT_STREQ(toString(DraftSource::shared), "shared");
 }

@@ -402,8 +402,8 @@ void EngineCore::countDrafts(const StepPlan &plan) {
     for (uint32_t d = 0; d < piece.drafts; ++d) {
       tree |= piece.parentOf(static_cast<int32_t>(d)) != static_cast<int32_t>(d) - 1;
       uint32_t place = piece.depth(static_cast<int32_t>(d)) - 1;
-      ++s.draftedAt[place];
-      s.acceptedAt[place] += right >> d & 1;
+      ++s.draftedAt[source][place];
+      s.acceptedAt[source][place] += right >> d & 1;
     }
     s.programTrees += tree && source == static_cast<size_t>(DraftSource::program);
     a->usage.draftedTokens += piece.drafts;

@@ -135,13 +135,12 @@ void ModelMetrics::collect(const EngineStats &s, const EngineLimits &limits, dou
     set.counter("spec_decode_num_accepted_tokens", "Draft tokens accepted, by drafter.", with("drafter", source),
                 d(spec.accepted[i]), yes);
   }
-  for (uint32_t i = 0; i < maxDraftTokens; ++i) {
-    const std::string position = std::to_string(i);
-    set.counter("spec_decode_num_draft_tokens_per_pos", "Draft tokens verified, by place in the draft.",
-                with("position", position.c_str()), d(spec.draftedAt[i]), no);
-    set.counter("spec_decode_num_accepted_tokens_per_pos", "Draft tokens accepted, by place in the draft.",
-                with("position", position.c_str()), d(spec.acceptedAt[i]), yes);
-  }
+  for (uint32_t i = 0; i < draftSources; ++i)
+    for (uint32_t place = 0; place < maxDraftTokens; ++place) {
+      const Labels here{{"model_name", model}, {"position", std::to_string(place)}, {"drafter", toString(static_cast<DraftSource>(i))}};
+      set.counter("spec_decode_num_draft_tokens_per_pos", "Draft tokens verified, by place in the draft and drafter.", here, d(spec.draftedAt[i][place]), no);
+      set.counter("spec_decode_num_accepted_tokens_per_pos", "Draft tokens accepted, by place in the draft and drafter.", here, d(spec.acceptedAt[i][place]), yes);
+    }
   set.counter("draft_program_runs", "Runs of the draft program.", me, d(spec.programRuns), no);
   set.counter("draft_program_rows_computed", "Rows of all runs of the draft program.", me, d(spec.programRows), no);
   set.counter("draft_program_trees", "Verifications of trees of the draft program, more than chains.", me, d(spec.programTrees), no);

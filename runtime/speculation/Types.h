@@ -42,7 +42,7 @@ struct SpeculationStats {
   uint64_t rounds = 0;  ///< verifications: pieces of a step that held drafts
   uint64_t emitted = 0; ///< tokens that came of them, the stop token that may end one included
   std::array<uint64_t, draftSources> drafted{}, accepted{};
-  std::array<uint64_t, maxDraftTokens> draftedAt{}, acceptedAt{}; ///< by position in the draft, 0 the first
+  std::array<std::array<uint64_t, maxDraftTokens>, draftSources> draftedAt{}, acceptedAt{}; ///< by source and position in the draft, 0 the first
   uint64_t programRuns = 0, programRows = 0; ///< of the draft program
   uint64_t programTrees = 0; ///< rounds whose drafts were a tree of the draft program's, more than a chain
   uint64_t draftedAll() const { return std::accumulate(drafted.begin(), drafted.end(), uint64_t(0)); }

@@ -357,12 +357,17 @@ public:
         totals.ends[name] += n;
     }
     const SpeculationStats &s = stats.speculation;
-    uint64_t drafted = 0, accepted = 0;
-    for (uint32_t i = 0; i < maxDraftTokens; ++i) {
-      drafted += s.draftedAt[i], accepted += s.acceptedAt[i];
-      if (s.acceptedAt[i] > s.draftedAt[i] || (i && s.acceptedAt[i] > s.acceptedAt[i - 1])) return "more drafts accepted than drafted, or than before, at " + std::to_string(i);
+    const uint64_t drafted = s.draftedAll(), accepted = s.acceptedAll();
+    for (uint32_t source = 0; source < draftSources; ++source) {
+      const auto &draftedAt = s.draftedAt[source], &acceptedAt = s.acceptedAt[source];
+      uint64_t draftedHere = 0, acceptedHere = 0;
+      for (uint32_t i = 0; i < maxDraftTokens; ++i) {
+        draftedHere += draftedAt[i], acceptedHere += acceptedAt[i];
+        if (acceptedAt[i] > draftedAt[i] || (i && acceptedAt[i] > acceptedAt[i - 1])) return "more drafts accepted than drafted, or than before, at " + std::to_string(i);
+      }
+      if (draftedHere != s.drafted[source] || acceptedHere != s.accepted[source]) return "the counters of speculation disagree";
     }
-    if (drafted != s.draftedAll() || accepted != s.acceptedAll() || s.emitted != accepted + s.rounds) return "the counters of speculation disagree";
+    if (s.emitted != accepted + s.rounds) return "the counters of speculation disagree";
     totals.draftedByProgram += s.drafted[size_t(DraftSource::program)];
     totals.acceptedByProgram += s.accepted[size_t(DraftSource::program)];
     totals.trees += s.programTrees;

@@ -87,7 +87,7 @@ TEST(Metrics, EveryValueIsUnderItsName) {
   s.broken = true, s.choiceSteps = 137;
   s.speculation.rounds = 129, s.speculation.programRuns = 130, s.speculation.programRows = 131, s.speculation.programTrees = 138;
   s.speculation.drafted[0] = 132, s.speculation.accepted[0] = 133;
-  s.speculation.draftedAt[1] = 134, s.speculation.acceptedAt[1] = 135;
+  s.speculation.draftedAt[2][1] = 134, s.speculation.acceptedAt[2][1] = 135;
   EngineLimits limits;
   limits.kvTokens = 136;
   MetricSet set(false);
@@ -134,8 +134,8 @@ TEST(Metrics, EveryValueIsUnderItsName) {
                                     {"draft_program_runs_total", "", 130},
                                     {"draft_program_rows_computed_total", "", 131},
                                     {"draft_program_trees_total", "", 138},
-                                    {"spec_decode_num_draft_tokens_per_pos_total", ",position=\"1\"", 134},
-                                    {"spec_decode_num_accepted_tokens_per_pos_total", ",position=\"1\"", 135},
+                                    {"spec_decode_num_draft_tokens_per_pos_total", ",position=\"1\",drafter=\"suffix\"", 134},
+                                    {"spec_decode_num_accepted_tokens_per_pos_total", ",position=\"1\",drafter=\"suffix\"", 135},
                                     {"time_to_first_token_seconds_sum", "", 0.5},
                                     {"inter_token_latency_seconds_sum", "", 0.75},
                                     {"request_time_per_output_token_seconds_sum", "", 4},

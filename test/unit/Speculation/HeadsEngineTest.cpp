@@ -143,7 +143,7 @@ TEST_F(HeadsTest, TheyAreGivenTheRowsOfTheirSequences) {
       EXPECT_EQ(s.emitted, s.acceptedAll() + s.rounds);
       EXPECT_GT(s.drafted[static_cast<size_t>(DraftSource::program)], 200u);
       EXPECT_GT(s.accepted[static_cast<size_t>(DraftSource::program)], 50u);
-      EXPECT_EQ(s.draftedAt[3], 0u); // there are three heads
+      EXPECT_EQ(s.draftedAt[static_cast<size_t>(DraftSource::program)][3], 0u); // there are three heads
       if (contexts == 3) EXPECT_GT(s.programTrees, 50u);
       preemptions += stats.preemptedSave + stats.preemptedRecompute;
       cached += stats.prefixHit;

@@ -127,12 +127,11 @@ protected:
 };
 
 void reconcile(const SpeculationStats &s) {
-  uint64_t drafted = 0, accepted = 0;
-  for (uint32_t i = 0; i < maxDraftTokens; ++i)
-    drafted += s.draftedAt[i], accepted += s.acceptedAt[i];
-  EXPECT_EQ(drafted, s.draftedAll());
-  EXPECT_EQ(accepted, s.acceptedAll());
-  EXPECT_EQ(s.emitted, accepted + s.rounds);
+  for (uint32_t source = 0; source < draftSources; ++source) {
+    EXPECT_EQ(std::accumulate(s.draftedAt[source].begin(), s.draftedAt[source].end(), uint64_t(0)), s.drafted[source]);
+    EXPECT_EQ(std::accumulate(s.acceptedAt[source].begin(), s.acceptedAt[source].end(), uint64_t(0)), s.accepted[source]);
+  }
+  EXPECT_EQ(s.emitted, s.acceptedAll() + s.rounds);
 }
 
 } // namespace
@@ -520,7 +519,7 @@ TEST_F(SpeculationTest, FreeDraftsAreVerifiedWhateverTheyCost) {
     // By the costs of the options a run of the draft takes as long as a step, and is only tried now and then, with two tokens.
     const SpeculationStats &s = core->stats().speculation;
     EXPECT_EQ(s.drafted[static_cast<size_t>(DraftSource::program)] > 40, free) << s.draftedAll();
-    EXPECT_EQ(s.draftedAt[5] > 0, free);
+    EXPECT_EQ(s.draftedAt[static_cast<size_t>(DraftSource::program)][5] > 0, free);
   }
   // What was looked up, too: of drafts without a chance the plan takes none, unless they are free.
   for (bool free : {false, true}) {

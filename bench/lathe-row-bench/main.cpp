@@ -1,7 +1,7 @@
 //===- main.cpp - row kernels and attention against the machine ----*- C++ -*-===//
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //
-//   lathe-row-bench [avx2|avx512vnni|avx512bf16] [filter] [--asm=FILE]
+//   lathe-row-bench [avx2|avx512vnni|avx512bf16|amx] [filter] [--asm=FILE]
 //
 // Every line compares a kernel with a read loop over the same bytes (decode attention, rows) or with the
 // machine's fma rate (prompt attention), taken in turns in the same run: on a busy machine only the ratios mean
@@ -349,7 +349,7 @@ int main(int argc, char **argv) {
   for (int i = 1; i < argc; ++i) {
     std::string a = argv[i];
     bool variant = false;
-    for (auto v : {artifact::Variant::avx2, artifact::Variant::avx512vnni, artifact::Variant::avx512bf16})
+    for (auto v : {artifact::Variant::avx2, artifact::Variant::avx512vnni, artifact::Variant::avx512bf16, artifact::Variant::amx})
       if (a == variantName(v)) {
         b.target.variant = v;
         variant = true;

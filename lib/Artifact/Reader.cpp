@@ -30,6 +30,7 @@ const char *toString(Variant variant) {
   case Variant::avx2: return "avx2";
   case Variant::avx512vnni: return "avx512vnni";
   case Variant::avx512bf16: return "avx512bf16";
+  case Variant::amx: return "amx";
   case Variant::sm_80: return "sm_80";
   case Variant::sm_89: return "sm_89";
   case Variant::sm_90a: return "sm_90a";

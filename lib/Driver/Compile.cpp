@@ -30,7 +30,7 @@ Result<std::vector<artifact::Variant>> parseTarget(const std::string &target) {
   auto add = [&](Variant v) {
     if (!llvm::is_contained(variants, v)) variants.push_back(v);
   };
-  const Variant x86[] = {Variant::avx2, Variant::avx512vnni, Variant::avx512bf16};
+  const Variant x86[] = {Variant::avx2, Variant::avx512vnni, Variant::avx512bf16, Variant::amx};
   SmallVector<StringRef> parts;
   StringRef(target).split(parts, ',');
   for (StringRef part : parts) {
@@ -49,7 +49,7 @@ Result<std::vector<artifact::Variant>> parseTarget(const std::string &target) {
       if (part == codegen::variantName(v)) found = v;
     if (const codegen::nvptx::Chip *chip = codegen::nvptx::findChip(part)) found = chip->variant;
     if (found == Variant::none)
-      return makeError(StatusCode::invalidArgument, "unknown target '%s', expected x86, native, avx2, avx512vnni, avx512bf16, sm_80, sm_89, sm_90a, sm_100a or sm_120a", part.str().c_str());
+      return makeError(StatusCode::invalidArgument, "unknown target '%s', expected x86, native, avx2, avx512vnni, avx512bf16, amx, sm_80, sm_89, sm_90a, sm_100a or sm_120a", part.str().c_str());
     add(found);
   }
   return variants;

@@ -29,13 +29,13 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 template <typename P>
 using Emit = LogicalResult (*)(ModuleOp, StringRef, const P &, codegen::X86Target);
 
-/// Whether a kernel reads or writes bf16 activations.
 template <typename P>
-bool usesBf16(const P &p) {
-  bool uses = false;
-  if constexpr (requires { p.act; }) uses |= p.act == codegen::ActFormat::bf16;
-  if constexpr (requires { p.outAct; }) uses |= p.outAct == codegen::ActFormat::bf16;
-  return uses;
+codegen::KernelUse useOf(const P &p) {
+  codegen::KernelUse use;
+  if constexpr (requires { p.act; }) use.bf16 |= p.act == codegen::ActFormat::bf16;
+  if constexpr (requires { p.outAct; }) use.bf16 |= p.outAct == codegen::ActFormat::bf16;
+  if constexpr (std::is_same_v<P, codegen::MatmulParams>) use.dots = codegen::isInt8(p.act);
+  return use;
 }
 
 template <typename P>
@@ -45,7 +45,7 @@ Result<codegen::KernelJob> job(plan::KernelOp op, Emit<P> emit, uint64_t &scratc
     return misfit(op);
   if constexpr (requires { codegen::scratchBytes(*params); }) scratch = std::max<uint64_t>(scratch, codegen::scratchBytes(*params));
   P p = *params;
-  return codegen::KernelJob{op.getSymName().str(), [p, emit](ModuleOp m, StringRef s, codegen::X86Target t) { return emit(m, s, p, t); }, usesBf16(p)};
+  return codegen::KernelJob{op.getSymName().str(), [p, emit](ModuleOp m, StringRef s, codegen::X86Target t) { return emit(m, s, p, t); }, useOf(p)};
 }
 
 Result<codegen::KernelJob> loopsJob(plan::KernelOp op) {

@@ -59,7 +59,7 @@ LATHE_API const char *lathe_error_message(void);
 
 typedef struct lathe_model_options {
   size_t struct_size;
-  const char *variant; /* code to use: "avx2", "avx512", "avx512vnni", "avx512bf16"; NULL: the best */
+  const char *variant; /* code to use: "avx2", "avx512", "avx512vnni", "avx512bf16", "amx"; NULL: the best */
 } lathe_model_options;
 LATHE_API void lathe_model_options_init(lathe_model_options *options);
 

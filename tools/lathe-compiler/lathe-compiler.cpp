@@ -26,7 +26,7 @@ cl::SubCommand compileCommand("compile", "compile a model to one file");
 
 cl::opt<std::string> model(cl::Positional, cl::desc("MODEL"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<std::string> output("o", cl::value_desc("FILE"), cl::desc("artifact to write (default: MODEL's name with .lathe)"), cl::sub(compileCommand), cl::cat(category));
-cl::opt<std::string> target("target", cl::init("x86"), cl::value_desc("T,..."), cl::desc("code to put in: x86, every variant (default); native, the best one of this machine; avx2,\navx512vnni, avx512bf16; NVIDIA GPUs: sm_80, sm_89, sm_90a, sm_100a, sm_120a"), cl::sub(compileCommand), cl::cat(category));
+cl::opt<std::string> target("target", cl::init("x86"), cl::value_desc("T,..."), cl::desc("code to put in: x86, every variant (default); native, the best one of this machine; avx2,\navx512vnni, avx512bf16, amx; NVIDIA GPUs: sm_80, sm_89, sm_90a, sm_100a, sm_120a"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<std::string> quantize("quantize", cl::init("none"), cl::value_desc("TYPE"), cl::desc("round weights to nearest: none (default), int8, int4-g32, int4-g64, int4-g128, int4z-g32,\nint4z-g64, int4z-g128 (z: with a zero point), e4m3"), cl::sub(compileCommand), cl::cat(category));
 cl::list<std::string> quantizeSkip("quantize-skip", cl::value_desc("REGEX"), cl::desc("with --quantize: weights of such names, as --compile-to=import prints them, stay as they\nare; may be given several times"), cl::sub(compileCommand), cl::cat(category));
 cl::opt<std::string> kv("kv", cl::init("f16"), cl::value_desc("TYPE"), cl::desc("KV cache format: f32, f16 (default), bf16, int8, e4m3 (x86, and GPUs from sm_89)"), cl::sub(compileCommand), cl::cat(category));

@@ -251,7 +251,7 @@ int main(int argc, char **argv) {
     }
   }
   X86Target target{hostVariant()};
-  for (auto v : {artifact::Variant::avx2, artifact::Variant::avx512vnni, artifact::Variant::avx512bf16})
+  for (auto v : {artifact::Variant::avx2, artifact::Variant::avx512vnni, artifact::Variant::avx512bf16, artifact::Variant::amx})
     if (o.target == variantName(v)) target.variant = v;
   if (!hostSupports(target)) {
     fprintf(stderr, "lathe-kernel-bench: this machine does not run '%s'\n", variantName(target.variant));

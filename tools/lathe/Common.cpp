@@ -14,7 +14,7 @@ void EngineFlags::declare(Options &options, const char *contextHelp) {
   options.number("--ctx", "N", contextHelp, context, 1, 1u << 26);
   options.text("--device", "D", "where to run: cpu (default), cuda (an NVIDIA GPU), emulator (GPU code without a GPU, slowly)", device);
   options.text("--device-plan", "P", "how a GPU does a step of few rows: graph (default), or megakernel, of a file compiled with --megakernel", plan);
-  options.text("--variant", "V", "code variant: avx2, avx512 (the best of those), avx512vnni, avx512bf16; with the emulator a GPU's", variant);
+  options.text("--variant", "V", "code variant: avx2, avx512 (the best of those), avx512vnni, avx512bf16, amx; with the emulator a GPU's", variant);
   options.flag("--pin", "bind each thread to a core", pin);
   options.number("--memory", "MB", "most memory for KV cache and work space", memory, 1, uint64_t(1) << 32);
 }

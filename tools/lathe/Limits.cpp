@@ -106,6 +106,62 @@ __attribute__((target("avx2,fma"))) double groups256(int rounds) {
   return 4.0 * 8 * 32 * rounds;
 }
 
+#define LATHE_TILES __attribute__((target("avx512f,amx-tile,amx-int8")))
+
+/// Tiles 0 to 3 as sums, 4 and 6 as 16 rows of |k| activations, 5 and 7 as their weights. Until _tile_release().
+LATHE_TILES void useTiles(int k) {
+  alignas(64) uint8_t shapes[64] = {1};
+  for (int i = 0; i < 8; ++i) {
+    shapes[16 + 2 * i] = static_cast<uint8_t>(i == 4 || i == 6 ? k : 64);
+    shapes[48 + i] = static_cast<uint8_t>(i == 5 || i == 7 ? k / 4 : 16);
+  }
+  _tile_loadconfig(shapes);
+  alignas(64) static const uint8_t ones[1024] = {1};
+  _tile_loadd(4, ones, k);
+  _tile_loadd(5, ones, 64);
+  _tile_loadd(6, ones, k);
+  _tile_loadd(7, ones, 64);
+}
+
+LATHE_TILES double macsOfTiles(int rounds) {
+  useTiles(64);
+  _tile_zero(0), _tile_zero(1), _tile_zero(2), _tile_zero(3);
+  for (int i = 0; i < rounds; ++i) {
+    _tile_dpbssd(0, 4, 5);
+    _tile_dpbssd(1, 4, 7);
+    _tile_dpbssd(2, 6, 5);
+    _tile_dpbssd(3, 6, 7);
+  }
+  _tile_release();
+  return 4.0 * 16 * 16 * 64 * rounds;
+}
+
+// A group of 32 of 16 rows and outputs: codes and sums go through memory, which takes several turns.
+LATHE_TILES double groupsOfTiles(int rounds) {
+  alignas(64) uint8_t codes[4][512] = {};
+  alignas(64) int32_t products[2][256] = {};
+  __m512 sum[16] = {}, scale = _mm512_set1_ps(0.5f);
+  __m512i code = _mm512_set1_epi8(1);
+  useTiles(32);
+  _tile_zero(0);
+  for (int i = 0; i < rounds; ++i) {
+    __asm__ volatile("" : "+v"(code), "+v"(scale));
+    _tile_stored(0, products[(i + 1) % 2], 64);
+    for (int k = 0; k < 8; ++k)
+      _mm512_store_si512(codes[(i + 2) % 4] + 64 * k, code);
+    _tile_zero(0);
+    _tile_loadd(5, codes[i % 4], 64);
+    _tile_dpbssd(0, 4, 5);
+    const int32_t *from = products[i % 2];
+    for (int j = 0; j < 16; ++j)
+      sum[j] = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_load_si512(from + 16 * j)), scale), scale, sum[j]);
+  }
+  _tile_release();
+  for (auto &x : sum)
+    __asm__ volatile("" : : "v"(x));
+  return 16.0 * 16 * 32 * rounds;
+}
+
 __attribute__((target("avx512f"))) double floats512(int rounds) {
   __m512 acc[12] = {}, a = _mm512_set1_ps(1), b = _mm512_set1_ps(2);
   for (int i = 0; i < rounds; ++i) {
@@ -235,11 +291,13 @@ MachineLimits measureLimits(unsigned threads, artifact::Variant variant) {
         &work, reinterpret_cast<uintptr_t>(loop));
     return work.macs * threads / seconds;
   };
-  limits.int8MacsPerSecond = rate(wide ? macs512 : macs256, 200000);
+  const bool tiles = variant == artifact::Variant::amx;
+  limits.int8MacsPerSecond = tiles ? rate(macsOfTiles, 100000) : rate(wide ? macs512 : macs256, 200000);
   limits.int8GroupMacsPerSecond = rate(wide ? groups512 : groups256, 40000);
+  limits.int8TileGroupMacsPerSecond = tiles ? rate(groupsOfTiles, 40000) : limits.int8GroupMacsPerSecond;
   limits.floatMacsPerSecond = rate(wide ? floats512 : floats256, 200000);
   limits.bf16MacsPerSecond =
-      variant == artifact::Variant::avx512bf16 ? rate(bf16s512, 200000) : limits.floatMacsPerSecond;
+      tiles || variant == artifact::Variant::avx512bf16 ? rate(bf16s512, 200000) : limits.floatMacsPerSecond;
   // Parts that the threads read and write in turns: every line was last written by another one.
   constexpr size_t part = 64 << 10;
   constexpr unsigned turns = 64;

@@ -13,6 +13,7 @@ struct MachineLimits {
   double readBytesPerSecond = 0;     ///< streaming reads of memory far larger than the caches
   double int8MacsPerSecond = 0;      ///< 8-bit dot products in registers, with the instructions of the code variant
   double int8GroupMacsPerSecond = 0; ///< the same, scaled and summed in float32 per group of 32, as exactness asks for
+  double int8TileGroupMacsPerSecond = 0; ///< the same by tiles of 16 rows, where the variant has them; else as above
   double floatMacsPerSecond = 0;     ///< float32 fma in registers
   double bf16MacsPerSecond = 0;      ///< bfloat16 dot products; float32's where the variant has none
   double barrierSeconds = 0;         ///< one barrier of the team

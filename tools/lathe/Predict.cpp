@@ -19,7 +19,8 @@ Figures workOf(const Launch &l, double rows, double rowsOfSequence, double entri
   f.macs = static_cast<double>(l.macsPerRow) * rows + static_cast<double>(l.macsPerEntry) * entries;
   double rate = l.arithmetic == Arithmetic::f32    ? limits.floatMacsPerSecond
                 : l.arithmetic == Arithmetic::bf16 ? limits.bf16MacsPerSecond
-                                                   : limits.int8GroupMacsPerSecond;
+                : rows >= 16                         ? limits.int8TileGroupMacsPerSecond
+                                                     : limits.int8GroupMacsPerSecond;
   // Weights and history come from memory while the instructions run, but not without a stall where both take as long: the larger one
   // when they are far apart, 1.4 times as long when they are equal. Activations come from other threads' caches and wait for nothing else.
   double activations = static_cast<double>(l.bytesPerRow) * rows;

@@ -30,9 +30,11 @@ namespace lathe::codegen {
 /// The CPU a kernel is emitted for.
 struct X86Target {
   artifact::Variant variant = artifact::Variant::avx2;
-  bool has512() const { return variant == artifact::Variant::avx512vnni || variant == artifact::Variant::avx512bf16; }
+  bool has512() const { return variant == artifact::Variant::avx512vnni || hasBf16(); }
   bool hasVnni() const { return has512(); }
-  bool hasBf16() const { return variant == artifact::Variant::avx512bf16; }
+  bool hasBf16() const { return variant == artifact::Variant::avx512bf16 || hasTiles(); }
+  /// AMX: 8-bit dot products of 16 rows and 16 outputs in one instruction.
+  bool hasTiles() const { return variant == artifact::Variant::amx; }
   /// Whether activations of |f| are kept as 16 bits each, for VDPBF16PS; elsewhere bf16 values are kept as float32.
   bool packsBf16(ActFormat f) const { return hasBf16() && f == ActFormat::bf16; }
 };

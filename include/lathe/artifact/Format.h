@@ -33,7 +33,7 @@ enum class SectionKind : uint32_t {
 
 /// Code variants: of x86, best last, and NVIDIA chips by their compute capability. A chip has a program of its own.
 enum class Variant : uint32_t {
-  none = 0, avx2 = 1, avx512vnni = 2, avx512bf16 = 3,
+  none = 0, avx2 = 1, avx512vnni = 2, avx512bf16 = 3, amx = 4,
   sm_80 = 80, sm_89 = 89, sm_90a = 90, sm_100a = 100, sm_120a = 120,
 };
 constexpr bool isGpu(Variant v) { return static_cast<uint32_t>(v) >= 80; }

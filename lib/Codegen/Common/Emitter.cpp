@@ -79,6 +79,13 @@ Value Emitter::geluTanh(Value g) {
   return fmul(fmul(constLike(g, 0.5), g), fadd(constLike(g, 1.0), t));
 }
 
+void Emitter::assembly(const Twine &text, ValueRange operands) {
+  std::string constraints;
+  for (size_t i = 0; i < operands.size(); ++i) constraints += "r,";
+  LLVM::InlineAsmOp::create(b, loc, TypeRange(), operands, text.str(), constraints + "~{memory}", /*has_side_effects=*/true, /*is_align_stack=*/false,
+                            LLVM::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr());
+}
+
 Value Emitter::concat(Value x, Value y) {
   SmallVector<int64_t> mask;
   int64_t n = cast<VectorType>(x.getType()).getNumElements() + cast<VectorType>(y.getType()).getNumElements();

@@ -3,6 +3,7 @@
 //===----------------------------------------------------------------------===//
 #include "X86/Compile.h"
 #include "Common/Jobs.h"
+#include "lathe/base/Tiles.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
 #include "mlir/Conversion/FuncToLLVM/ConvertFuncToLLVMPass.h"
@@ -37,6 +38,7 @@ static std::string features(X86Target t) {
   std::string s = avx2Features;
   if (t.has512()) s += avx512Features;
   if (t.hasBf16()) s += ",+avx512bf16";
+  if (t.hasTiles()) s += ",+amx-tile,+amx-int8";
   return s;
 }
 
@@ -50,13 +52,18 @@ const char *variantName(Variant v) {
     return "avx512vnni";
   case Variant::avx512bf16:
     return "avx512bf16";
+  case Variant::amx:
+    return "amx";
   default:
     break;
   }
   return "unknown";
 }
 
-Variant emittedVariant(Variant v, bool bf16) { return v == Variant::avx512bf16 && !bf16 ? Variant::avx512vnni : v; }
+Variant emittedVariant(Variant v, KernelUse use) {
+  if (v == Variant::amx && !use.dots) v = Variant::avx512bf16;
+  return v == Variant::avx512bf16 && !use.bf16 ? Variant::avx512vnni : v;
+}
 
 bool hostSupports(X86Target target) {
   static const llvm::StringMap<bool> host = llvm::sys::getHostCPUFeatures();
@@ -66,11 +73,11 @@ bool hostSupports(X86Target target) {
   StringRef(text).split(wanted, ',');
   for (StringRef f : wanted)
     if (!host.lookup(f.drop_front())) return false;
-  return true;
+  return !target.hasTiles() || allowTiles();
 }
 
 Variant hostVariant() {
-  for (Variant v : {Variant::avx512bf16, Variant::avx512vnni, Variant::avx2})
+  for (Variant v : {Variant::amx, Variant::avx512bf16, Variant::avx512vnni, Variant::avx2})
     if (hostSupports({v})) return v;
   return Variant::none;
 }
@@ -116,6 +123,7 @@ Result<std::string> compileObject(ModuleOp module, X86Target target, const Objec
     LLVMInitializeX86Target();
     LLVMInitializeX86TargetMC();
     LLVMInitializeX86AsmPrinter();
+    LLVMInitializeX86AsmParser(); // of inline assembly
     return true;
   }();
   (void)initialized;
@@ -194,7 +202,7 @@ Result<std::string> buildCode(ArrayRef<KernelJob> jobs, X86Target target, unsign
 Result<std::string> VariantBuilder::build(Variant variant) {
   std::map<Variant, std::vector<size_t>> lacking;
   for (size_t i = 0; i < jobs.size(); ++i) {
-    Variant emitted = emittedVariant(variant, jobs[i].bf16);
+    Variant emitted = emittedVariant(variant, jobs[i].use);
     std::vector<std::string> &have = objects[emitted];
     have.resize(jobs.size());
     if (have[i].empty()) lacking[emitted].push_back(i);
@@ -209,7 +217,7 @@ Result<std::string> VariantBuilder::build(Variant variant) {
   }
   std::vector<std::string> all;
   for (size_t i = 0; i < jobs.size(); ++i)
-    all.push_back(objects[emittedVariant(variant, jobs[i].bf16)][i]);
+    all.push_back(objects[emittedVariant(variant, jobs[i].use)][i]);
   return linkObjects(all);
 }
 

@@ -16,20 +16,25 @@
 
 namespace lathe::codegen {
 
+/// What of a kernel has instructions that only some variants have.
+struct KernelUse {
+  bool bf16 = false; ///< it reads or writes bf16 activations, which avx512bf16 and amx keep in a form of their own (docs/kernels.md)
+  bool dots = false; ///< it multiplies 8-bit activations with weights, which amx does by tiles
+};
+
 /// One kernel to build: |emit| appends `symbol` to an empty module; it runs on any thread, with a context of its own.
-/// |bf16|: it reads or writes bf16 activations, which avx512bf16 keeps in a form of its own (docs/kernels.md).
 struct KernelJob {
   std::string symbol;
   std::function<mlir::LogicalResult(mlir::ModuleOp, llvm::StringRef symbol, X86Target)> emit;
-  bool bf16 = false;
+  KernelUse use = {};
 };
 
-/// "avx2", "avx512vnni", "avx512bf16".
+/// "avx2", "avx512vnni", "avx512bf16", "amx".
 const char *variantName(artifact::Variant v);
-/// The variant whose code |v| shares: a kernel without |bf16| activations has no use for a bfloat16 instruction, so
-/// avx512bf16 runs the code of avx512vnni.
-artifact::Variant emittedVariant(artifact::Variant v, bool bf16 = false);
-/// Whether this machine executes the variant.
+/// The variant whose code |v| shares for a kernel of this |use|: without bf16 activations it has no use for a bfloat16
+/// instruction, so avx512bf16 runs the code of avx512vnni, and without 8-bit products amx that of avx512bf16.
+artifact::Variant emittedVariant(artifact::Variant v, KernelUse use = {});
+/// Whether this machine executes the variant. Asks the system for the tiles' registers (allowTiles).
 bool hostSupports(X86Target target);
 /// The best variant of this machine; Variant::none below AVX2.
 artifact::Variant hostVariant();

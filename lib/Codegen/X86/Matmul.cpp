@@ -170,6 +170,7 @@ LogicalResult emitMatmul(ModuleOp module, StringRef symbol, const MatmulParams &
     });
   };
 
+  m.useTiles(rows);
   // At most 512 KiB of activations at a time.
   const int64_t superBlock = std::max<int64_t>(1, (int64_t(512) << 10) / m.a.blockBytes);
   Value blocks = e.divc(e.addc(rows, 15), 16);
@@ -199,6 +200,7 @@ LogicalResult emitMatmul(ModuleOp module, StringRef symbol, const MatmulParams &
       return Values();
     });
   });
+  m.leaveTiles(rows);
   e.finish();
   return success();
 }

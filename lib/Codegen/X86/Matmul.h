@@ -2,7 +2,7 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //
 // Matmul.cpp: row blocks, units, epilogues. MatmulWeights.cpp: codes, scales and mins of a group of 32
-// k. MatmulDot.cpp: exact integer dot products per instruction set. MatmulTile.cpp: the K loop.
+// k. MatmulDot.cpp: exact integer dot products per instruction set, MatmulAmx.cpp by AMX's tiles. MatmulTile.cpp: the K loop.
 //===----------------------------------------------------------------------===//
 #pragma once
 #include "Common/Emitter.h"
@@ -23,7 +23,12 @@ struct MatmulEmitter {
   /// a group of dequantized weights of two tiles,
   static constexpr int64_t dequantizedAt = 4 * 16 * 64, dequantizedBytes = 32 * 64;
   /// and what the integer sums of 16 rows start from, two halves.
-  static constexpr int64_t startsAt = dequantizedAt + 2 * dequantizedBytes, scratchBytes = startsAt + 2 * 64;
+  static constexpr int64_t startsAt = dequantizedAt + 2 * dequantizedBytes;
+  /// AMX: the shapes of its tiles, the codes of eight groups, and the integer sums of 16 rows of two groups, [group][half].
+  static constexpr int64_t tileShapesAt = startsAt + 2 * 64, tileCodesAt = tileShapesAt + 64, tileSumsAt = tileCodesAt + 8 * 8 * 64,
+                           scratchBytes = tileSumsAt + 2 * 2 * 16 * 64;
+  /// Groups that AMX's pipeline needs.
+  static constexpr int64_t fewestTileGroups = 4;
 
   /// Bytes of a vector of codes: one zmm or half of it.
   int64_t width() const { return e.target.has512() ? 64 : 32; }
@@ -73,6 +78,10 @@ struct MatmulEmitter {
   struct GroupAddress {
     Value x, meta, sums;
   };
+  /// Step 3 of docs/exactness.md: the sum |idot| over |half| of a group, scaled, on top of |before| halves.
+  Value scaled(Value idot, const Scales &s, int64_t half, Value before);
+  /// Steps 4 to 6: |acc| of row |r| of |mb| and one more group. |wsum|: int8z only.
+  Value added(Value product, const Scales &s, Value wsum, const GroupAddress &at, int64_t mb, int64_t r, Value acc);
   /// acc += one group, of every tile and row.
   void intGroup(ArrayRef<Codes> codes, ArrayRef<Scales> s, const GroupAddress &at, Sums &acc);
   void floatGroup(ArrayRef<Value> groups, ArrayRef<Scales> s, const GroupAddress &at, Sums &acc);
@@ -80,6 +89,13 @@ struct MatmulEmitter {
   void bf16Group(ArrayRef<Value> groups, const GroupAddress &at, Sums &acc);
   /// A weight's k = |k| + i, |i| in 0..3, of the group of e4m3 codes at |group|, as 16 x f32.
   Value floatOfByte(Value group, Value k, int64_t i);
+  /// Whether AMX takes the sums of a part of |mb| rows. (Of 8 rows vpdpbusd takes them as fast.)
+  bool tiled(int64_t mb) const { return e.target.hasTiles() && isInt8(p.act) && mb == 16 && a.groups >= fewestTileGroups; }
+  /// Configures and releases the tiles of this thread, when |rows| have a part for them.
+  void useTiles(Value rows);
+  void leaveTiles(Value rows);
+  /// The K loop of one weight tile by AMX: sums of 16 rows of 16 outputs. Between useTiles() and leaveTiles().
+  Values tileSums(Value weights, llvm::function_ref<GroupAddress(Value group)> address);
   /// Whether the row scale multiplies sums instead of weights.
   bool scalesSums() const { return w.rowScale && (isInt8(p.act) || w.e4m3); }
   bool packed() const { return e.target.packsBf16(p.act); }
@@ -101,6 +117,8 @@ struct MatmulEmitter {
              llvm::function_ref<void(llvm::function_ref<Value(int64_t tile, int64_t row)>)> done);
 
 private:
+  /// Fetches a group's share of a block's bytes, prefetchBytes(|mb|) behind |from|.
+  void prefetchShare(Value from, int64_t mb, Emitter::Cache into);
   void group(ArrayRef<Value> codesAt, ArrayRef<Scales> s, const GroupAddress &at, Sums &acc);
 };
 

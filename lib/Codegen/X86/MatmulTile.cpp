@@ -10,8 +10,20 @@
 
 namespace lathe::codegen {
 
+Value MatmulEmitter::scaled(Value idot, const Scales &s, int64_t half, Value before) {
+  Value f = e.i2f(idot);
+  return half ? e.fma(f, s.ws[1], before) : w.scaleK ? e.fmul(f, s.ws[0]) : f;
+}
+
+Value MatmulEmitter::added(Value product, const Scales &s, Value wsum, const GroupAddress &at, int64_t mb, int64_t r, Value acc) {
+  Value y = e.fma(product, e.ldSplat(at.meta, a.scale + r * 4), acc); // 4
+  for (size_t h = 0; h < s.m.size(); ++h)                             // 5
+    y = e.fma(s.m[h], e.ldSplat(at.sums, a.fsum + ((w.subK == 16 ? 1 + int64_t(h) : 0) * mb + r) * 4), y);
+  return wsum ? e.fma(wsum, e.ldSplat(at.meta, a.offset + r * 4), y) : y; // 6
+}
+
 void MatmulEmitter::intGroup(ArrayRef<Codes> codes, ArrayRef<Scales> s, const GroupAddress &at, Sums &acc) {
-  const bool halves = w.subK == 16, offsets = p.act == ActFormat::int8z, scaled = w.scaleK != 0;
+  const bool halves = w.subK == 16, offsets = p.act == ActFormat::int8z;
   const int64_t parts = halves ? 2 : 1, quads = 8 / parts, T = int64_t(codes.size()), mb = acc.mb;
   // Sums of |rows| rows over the halves of a group, scaled: steps 1 to 3. [row][tile].
   auto scaledSums = [&](int64_t rows, llvm::function_ref<Value(int64_t, int)> x,
@@ -19,11 +31,8 @@ void MatmulEmitter::intGroup(ArrayRef<Codes> codes, ArrayRef<Scales> s, const Gr
     Values out(rows * T);
     for (int64_t h = 0; h < parts; ++h) {
       Values d = dots(codes, h * quads, (h + 1) * quads, rows, x, [&](int64_t r) { return start(r, h); });
-      for (int64_t i = 0; i < rows * T; ++i) {
-        Value f = e.i2f(d[i]);
-        const Values &ws = s[i % T].ws;
-        out[i] = h ? e.fma(f, ws[1], out[i]) : scaled ? e.fmul(f, ws[0]) : f;
-      }
+      for (int64_t i = 0; i < rows * T; ++i)
+        out[i] = scaled(d[i], s[i % T], h, out[i]);
     }
     return out;
   };
@@ -46,18 +55,9 @@ void MatmulEmitter::intGroup(ArrayRef<Codes> codes, ArrayRef<Scales> s, const Gr
         [&](int64_t r, int64_t h) {
           return correct ? e.ldSplatI(e.scratch, startsAt + 64 * h + 4 * (first + r)) : e.splatI(e.vi, 0);
         });
-    for (int64_t i = 0; i < together; ++i) {
-      int64_t r = first + i;
-      Value xs = e.ldSplat(at.meta, a.scale + r * 4);
-      Value offset = offsets ? e.ldSplat(at.meta, a.offset + r * 4) : Value();
-      for (int64_t t = 0; t < T; ++t) {
-        Value y = e.fma(product[i * T + t], xs, acc(t, r)); // 4
-        for (size_t h = 0; h < s[t].m.size(); ++h)          // 5
-          y = e.fma(s[t].m[h], e.ldSplat(at.sums, a.fsum + ((halves ? 1 + h : 0) * mb + r) * 4), y);
-        if (offsets) y = e.fma(wsum[t], offset, y); // 6
-        acc(t, r) = y;
-      }
-    }
+    for (int64_t i = 0; i < together; ++i)
+      for (int64_t t = 0; t < T; ++t)
+        acc(t, first + i) = added(product[i * T + t], s[t], offsets ? wsum[t] : Value(), at, mb, first + i, acc(t, first + i));
   }
 }
 
@@ -180,6 +180,11 @@ void MatmulEmitter::group(ArrayRef<Value> codesAt, ArrayRef<Scales> s, const Gro
   intGroup(c, s, at, acc);
 }
 
+void MatmulEmitter::prefetchShare(Value from, int64_t mb, Emitter::Cache into) {
+  for (int64_t line = 0; line < w.blockBytes / (w.blockK / 32); line += 64)
+    e.prefetch(from, prefetchBytes(mb) + line, into);
+}
+
 void MatmulEmitter::tiles(ArrayRef<Value> weights, Value activations, Value before, int64_t mb,
                           llvm::function_ref<void(llvm::function_ref<Value(int64_t, int64_t)>)> done) {
   const bool ints = isInt8(p.act);
@@ -196,16 +201,17 @@ void MatmulEmitter::tiles(ArrayRef<Value> weights, Value activations, Value befo
   auto address = [&](Value g) {
     return GroupAddress{e.at(part.x, g, mb * xBytes), e.at(part.meta, g, 4 * mb), e.at(part.sums, g, 4 * mb * a.sums)};
   };
+  if (tiled(mb)) {
+    Values sums = tileSums(weights.front(), address);
+    return done([&](int64_t, int64_t r) { return scalesSums() ? e.fmul(sums[r], rowScales.front()) : sums[r]; });
+  }
   // A group's share of the block's bytes, codes or not, so that a tile is fetched in the order of its addresses. The
   // out-of-order window alone does not reach the next weights over a body of several rows. Then into L2, which leaves L1's
   // few fill buffers to the loads (Zen 4, 2, 4 and 8 rows: 1.05 to 1.10 times the tokens of the 1B shape, 1.1 of the
   // 135M one). One row's short body (1.10) and the long one of 16 rows (1.04) are faster with L1, but for packed bf16:
   // 76 -> 113 billion multiply-adds a second at 16 rows, 96 % of what VDPBF16PS can do.
   const auto into = mb > 1 && (mb < 16 || packed()) ? Emitter::Cache::l2 : Emitter::Cache::l1;
-  auto prefetch = [&](Value from) {
-    for (int64_t line = 0; line < w.blockBytes / perBlock; line += 64)
-      e.prefetch(from, prefetchBytes(mb) + line, into);
-  };
+  auto prefetch = [&](Value from) { prefetchShare(from, mb, into); };
   // |count| groups of block |i|.
   auto block = [&](Value i, int64_t count, Sums &acc) {
     Values at;

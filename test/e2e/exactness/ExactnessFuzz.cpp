@@ -112,7 +112,7 @@ int main(int argc, char **argv) {
 
   std::vector<std::string> variants;
   if (!cpu) variants.push_back(device->gpuCode());
-  for (const char *v : {"avx2", "avx512vnni", "avx512bf16"})
+  for (const char *v : {"avx2", "avx512vnni", "avx512bf16", "amx"})
     if (cpu && supported(artifacts[0], v)) variants.push_back(v);
   if (variants.empty()) {
     std::fprintf(stderr, "error: %s\n", LoadedArtifact::load(artifacts[0], {}).status().message().c_str());

@@ -23,6 +23,7 @@ TEST(Compile, NamesVariants) {
   EXPECT_STREQ(variantName(Variant::avx2), "avx2");
   EXPECT_STREQ(variantName(Variant::avx512vnni), "avx512vnni");
   EXPECT_STREQ(variantName(Variant::avx512bf16), "avx512bf16");
+  EXPECT_STREQ(variantName(Variant::amx), "amx");
   EXPECT_STREQ(variantName(Variant::none), "none");
   EXPECT_FALSE(hostSupports({Variant::none}));
   for (X86Target t : hostTargets())
@@ -30,10 +31,15 @@ TEST(Compile, NamesVariants) {
 }
 
 TEST(Compile, SharesCodeOnlyWithVariantsThatRunIt) {
-  for (X86Target t : hostTargets()) {
-    EXPECT_LE(emittedVariant(t.variant), t.variant);
-    EXPECT_TRUE(hostSupports({emittedVariant(t.variant)}));
-  }
+  for (X86Target t : hostTargets())
+    for (KernelUse use : {KernelUse{}, KernelUse{.bf16 = true}, KernelUse{.dots = true}, KernelUse{true, true}}) {
+      EXPECT_LE(emittedVariant(t.variant, use), t.variant);
+      EXPECT_TRUE(hostSupports({emittedVariant(t.variant, use)}));
+    }
+  EXPECT_EQ(emittedVariant(Variant::amx), Variant::avx512vnni);
+  EXPECT_EQ(emittedVariant(Variant::amx, {.bf16 = true}), Variant::avx512bf16);
+  EXPECT_EQ(emittedVariant(Variant::amx, {.dots = true}), Variant::amx);
+  EXPECT_EQ(emittedVariant(Variant::avx512bf16, {.dots = true}), Variant::avx512vnni);
 }
 
 TEST(Compile, HasCodeOfItsOwnForKernelsWithBf16Activations) {
@@ -41,7 +47,7 @@ TEST(Compile, HasCodeOfItsOwnForKernelsWithBf16Activations) {
                    MatmulParams p;
                    p.type = StorageType::bf16, p.act = ActFormat::bf16, p.n = 16, p.k = 32, p.outStride = 16;
                    return emitMatmul(m, s, p, t);
-                 }, true};
+                 }, {.bf16 = true}};
   VariantBuilder builder({matmulJob("i", 16)}, 1);
   Result<std::string> vnni = builder.build(Variant::avx512vnni), shared = builder.build(Variant::avx512bf16);
   ASSERT_TRUE(vnni.ok() && shared.ok());

@@ -17,7 +17,7 @@ namespace lathe::codegen::test {
 /// The x86 variants this machine runs.
 inline std::vector<X86Target> hostTargets() {
   std::vector<X86Target> out;
-  for (auto v : {artifact::Variant::avx2, artifact::Variant::avx512vnni, artifact::Variant::avx512bf16})
+  for (auto v : {artifact::Variant::avx2, artifact::Variant::avx512vnni, artifact::Variant::avx512bf16, artifact::Variant::amx})
     if (hostSupports({v})) out.push_back({v});
   return out;
 }

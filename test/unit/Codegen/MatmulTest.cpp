@@ -39,7 +39,7 @@ std::vector<KernelJob> jobsOf(const std::vector<Case> &cases) {
   for (const Case &c : cases)
     jobs.push_back({c.name, [p = c.p](mlir::ModuleOp module, llvm::StringRef s, X86Target t) {
                       return emitMatmul(module, s, p, t);
-                    }, c.p.act == ActFormat::bf16 || c.p.outAct == ActFormat::bf16});
+                    }, {.bf16 = c.p.act == ActFormat::bf16 || c.p.outAct == ActFormat::bf16, .dots = isInt8(c.p.act)}});
   return jobs;
 }
 
@@ -165,11 +165,11 @@ void runCases(const std::vector<Case> &cases, const std::vector<int64_t> &rowCou
     SCOPED_TRACE(variantName(t.variant));
     // Compiling is most of the time: the quick run compiles other than plain int8 cases for one variant each.
     std::vector<Case> mine;
-    // Only bf16 activations have code of their own in avx512bf16.
+    // Only bf16 activations have code of their own in avx512bf16, only 8-bit products in amx.
     for (size_t i = 0; i < cases.size(); ++i) {
       const MatmulParams &p = cases[i].p;
       bool bf16 = p.act == ActFormat::bf16 || p.outAct == ActFormat::bf16;
-      if (full() || (t.hasBf16() ? bf16 : p.act == ActFormat::int8 || (i % 2 == 0) == t.has512())) mine.push_back(cases[i]);
+      if (full() || (t.hasTiles() ? isInt8(p.act) : t.hasBf16() ? bf16 : p.act == ActFormat::int8 || (i % 2 == 0) == t.has512())) mine.push_back(cases[i]);
     }
     if (mine.empty()) continue;
     KernelLibrary library(jobsOf(mine), t);

@@ -82,19 +82,25 @@ TEST(Loader, SyntheticWeightsAreFiniteAndRepeatable) {
 }
 
 TEST(Loader, ChoosesVariants) {
-  CpuFeatures zen4{true, true, true}, haswell{true, false, false}, old{};
-  const Variant all[] = {Variant::avx2, Variant::avx512vnni, Variant::avx512bf16}, some[] = {Variant::avx512vnni};
+  CpuFeatures xeon{true, true, true, true}, zen4{true, true, true}, haswell{true, false, false}, old{};
+  const Variant all[] = {Variant::avx2, Variant::avx512vnni, Variant::avx512bf16, Variant::amx}, some[] = {Variant::avx512vnni};
+  EXPECT_EQ(*chooseVariant(all, xeon, ""), Variant::amx);
+  EXPECT_EQ(*chooseVariant(all, xeon, "avx512"), Variant::amx);
+  EXPECT_EQ(*chooseVariant(all, xeon, "avx512bf16"), Variant::avx512bf16);
+  EXPECT_EQ(*chooseVariant(some, xeon, ""), Variant::avx512vnni);
   EXPECT_EQ(*chooseVariant(all, zen4, ""), Variant::avx512bf16);
   EXPECT_EQ(*chooseVariant(all, haswell, ""), Variant::avx2);
   EXPECT_EQ(*chooseVariant(all, zen4, "avx512vnni"), Variant::avx512vnni);
   EXPECT_EQ(*chooseVariant(all, CpuFeatures({true, true, false}), "avx512"), Variant::avx512vnni);
   auto message = [](Result<Variant> r) { return r.status().message(); };
   EXPECT_EQ(message(chooseVariant(all, zen4, "sse2")),
-            "unknown variant 'sse2', expected avx2, avx512, avx512vnni or avx512bf16");
+            "unknown variant 'sse2', expected avx2, avx512, avx512vnni, avx512bf16 or amx");
   EXPECT_EQ(message(chooseVariant(some, zen4, "avx2")), "the artifact has no code for 'avx2', it has: avx512vnni");
   EXPECT_EQ(message(chooseVariant(all, old, "")), "this processor lacks AVX2, FMA or F16C, which Lathe needs at least");
   EXPECT_EQ(message(chooseVariant(all, haswell, "avx512")),
-            "this processor does not run 'avx512'; the artifact has code for: avx2, avx512vnni, avx512bf16");
+            "this processor does not run 'avx512'; the artifact has code for: avx2, avx512vnni, avx512bf16, amx");
+  EXPECT_EQ(message(chooseVariant(all, zen4, "amx")),
+            "this processor does not run 'amx'; the artifact has code for: avx2, avx512vnni, avx512bf16, amx");
   EXPECT_EQ(
       message(chooseVariant(some, haswell, "")),
       "this processor does not run 'avx512vnni'; the artifact has code for: avx512vnni; compile with '--target x86'");

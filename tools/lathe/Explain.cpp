@@ -226,6 +226,7 @@ Result<int> explainCommand(const Args &args) {
     std::sort(lines.begin(), lines.end(), [](auto &a, auto &b) { return a.second.measured > b.second.measured; });
   lines.emplace_back("total", total);
   progress.clear();
+  const double int8Limit = rows >= 16 ? limits.int8TileGroupMacsPerSecond : limits.int8GroupMacsPerSecond;
   if (!f.json)
     std::printf("%s: %llu x %llu rows at depth %llu, %u threads, %s; limits: %.1f GB/s, %.0f billion 8-bit "
                 "multiply-adds/s in groups of 32, "
@@ -233,7 +234,7 @@ Result<int> explainCommand(const Args &args) {
                 path.c_str(), static_cast<unsigned long long>(f.batch), static_cast<unsigned long long>(f.rows),
                 static_cast<unsigned long long>(f.depth), session.engine->executable().threads(),
                 artifact::toString(session.artifact->variant()), limits.readBytesPerSecond / 1e9,
-                limits.int8GroupMacsPerSecond / 1e9, limits.barrierSeconds * 1e6, f.each ? "launch" : "kernel",
+                int8Limit / 1e9, limits.barrierSeconds * 1e6, f.each ? "launch" : "kernel",
                 "launches", "KB", "k mul-add", "predicted", "measured", "ratio", "share", "GB/s");
   for (const auto &[name, v] : lines) {
     if (f.json) {
@@ -249,7 +250,7 @@ Result<int> explainCommand(const Args &args) {
                   {"fastest_seconds", v.fastest},
                   {"share", v.measured / total.measured},
                   {"read_limit_bytes_per_second", limits.readBytesPerSecond},
-                  {"int8_limit_macs_per_second", limits.int8GroupMacsPerSecond}};
+                  {"int8_limit_macs_per_second", int8Limit}};
       std::printf("%s\n", dumpLine(row).c_str());
     } else {
       std::printf("%-44s %8llu %10.1f %10.1f %6.1f us %6.1f us %6.2f %5.1f%% %7.1f\n", name.c_str(),

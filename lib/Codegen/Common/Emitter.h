@@ -201,6 +201,10 @@ struct Emitter {
   void prefetch(Value p, int64_t offset = 0, Cache into = Cache::l1) {
     LLVM::Prefetch::create(b, loc, gepc(p, offset), /*rw=*/0, static_cast<int32_t>(into), /*cache=*/1);
   }
+  /// Takes the line away from other cores, to be written here.
+  void prefetchToWrite(Value p, int64_t offset = 0) {
+    LLVM::Prefetch::create(b, loc, gepc(p, offset), /*rw=*/1, static_cast<int32_t>(Cache::l1), /*cache=*/1);
+  }
   /// Instructions of the target's own in AT&T syntax, which read and write memory; |operands| ($0, $1, ...) in registers.
   void assembly(const Twine &text, ValueRange operands);
   Value intrinsic(StringRef name, Type result, ValueRange operands) {

@@ -31,7 +31,7 @@ using artifact::Variant;
 
 // Explicit features on the plain x86-64 baseline: a variant means the same code on every build machine.
 static const char avx2Features[] =
-    "+cx16,+sahf,+mmx,+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+movbe,+xsave";
+    "+cx16,+sahf,+mmx,+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+movbe,+xsave,+prfchw";
 static const char avx512Features[] = ",+avx512f,+avx512cd,+avx512bw,+avx512dq,+avx512vl,+avx512vnni";
 
 static std::string features(X86Target t) {

@@ -86,9 +86,14 @@ LogicalResult emitMatmul(ModuleOp module, StringRef symbol, const MatmulParams &
     Values tiles;
     for (Value u : units)
       tiles.push_back(e.at(weights, u, tileBytes));
+    auto placeOf = [&](int64_t t) { return e.add(e.shl(units[t], 6), e.mulc(e.add(e.shl(block, 4), first), 4 * p.outStride)); };
+    // Another thread read or wrote these lines last, and a line a row is not what processors fetch by themselves.
+    for (size_t t = 0; t < units.size(); ++t)
+      for (int64_t r = 0; r < mb; ++r)
+        e.prefetchToWrite(e.gep(out, placeOf(int64_t(t))), r * 4 * p.outStride);
     m.tiles(tiles, e.at(activations, block, m.a.blockBytes), first, mb, [&](llvm::function_ref<Value(int64_t, int64_t)> y) {
       auto one = [&](int64_t t) {
-        Value column = e.shl(units[t], 6), at = e.add(column, e.mulc(e.add(e.shl(block, 4), first), 4 * p.outStride));
+        Value column = e.shl(units[t], 6), at = placeOf(t);
         Value b = bias ? e.ld(e.vf, e.gep(bias, column), 0, 64) : Value();
         Value to = e.gep(out, at), from = residual ? e.gep(residual, at) : Value();
         for (int64_t r = 0; r < mb; ++r) {

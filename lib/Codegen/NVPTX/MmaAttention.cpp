@@ -31,12 +31,12 @@ int64_t scoreFloats(const AttentionParams &p) { // of a query; the same memory h
 int64_t keySteps(const AttentionParams &p) { return (p.headDim + 15) / 16; }
 constexpr int64_t statBytes = 32, infoBytes = 16;
 int64_t sharedBytes(const AttentionParams &p, int64_t columns, int64_t rows) {
-  return columns * (32 * scoreFloats(p) + 512 * keySteps(p) + 8 * statBytes) + 4 * p.chunk + 128 + infoBytes * rows;
+  return columns * (32 * scoreFloats(p) + 512 * keySteps(p) + 8 * statBytes) + 4 * p.chunk + 128 + infoBytes * (rows + 2);
 }
 Tile tileOf(const AttentionParams &p) {
-  // Single rows want many blocks on a multiprocessor, prompts want every load of K and V to serve many queries.
-  // With heads of 128 three tiles spill on sm_90a and sm_120a.
-  int64_t group = p.qHeads / p.kvHeads, most = p.form == AttentionParams::split ? 2 : p.headDim > 64 ? 2 : 4;
+  // Single rows want many blocks on a multiprocessor, prompts want every load of K and V to serve many queries: as many as no chip spills registers
+  // for (NvptxPtxasTest). With heads of 128 three tiles spill on sm_90a and sm_120a, with heads of 64 four do on sm_120a.
+  int64_t group = p.qHeads / p.kvHeads, most = p.form == AttentionParams::split ? 2 : p.headDim > 64 ? 2 : 3;
   for (int64_t n = most; n > 0; --n)
     for (int64_t heads = std::min(group, 8 * n); heads > 0; --heads) {
       int64_t rows = 8 * n / heads, columns = (rows * heads + 7) / 8;
@@ -55,8 +55,6 @@ struct MmaAttention : AttentionRows {
   int64_t lanesDims;   ///< dimensions of V that a lane loads at once: 2 or 4
   int64_t pieces, mine; ///< pieces of 8 * lanesDims dimensions, and those of a warp
   Value scores, queries, valueScales, stats, info; ///< shared
-  Value first, count;                     ///< the block's rows
-  Value minFrom, maxFrom, minTo, maxTo, treeStart, common; ///< over them; |common|: places below are slots and seen by all
   Value g, t;                             ///< the lane's place in fragments
   int64_t n = 0;                          ///< n tiles of the body being emitted
 
@@ -73,8 +71,19 @@ struct MmaAttention : AttentionRows {
   //===-- rows -----------------------------------------------------------------------------------===//
   enum { From, To, Limit };
   Value infoOf(Value i, int64_t field) { return sext(i64, ld(i32, at(info, i, infoBytes), 4 * field, 4)); }
+  /// Of the block's rows together. They stand in shared memory, too: registers are scarce.
+  enum { First, Count, MinFrom, MaxFrom, MaxTo, TreeStart, Common, Head, wholeFields };
+  Value ofBlock(int64_t field) { return sext(i64, ld(i32, info, infoBytes * tile.rows + 4 * field, 4)); }
+  Value first() { return ofBlock(First); }
+  Value count() { return ofBlock(Count); }
+  Value minFrom() { return ofBlock(MinFrom); }
+  Value maxFrom() { return ofBlock(MaxFrom); }
+  Value maxTo() { return ofBlock(MaxTo); }
+  Value treeStart() { return ofBlock(TreeStart); } ///< the first place that is no slot for some row
+  Value common() { return ofBlock(Common); }       ///< places below are slots and seen by all
   Value rowOf(Value query) { return divc(query, heads); }
-  Value queryCount() { return mulc(count, heads); }
+  Value headOf(Value query) { return add(ofBlock(Head), remc(query, heads)); }
+  Value queryCount() { return mulc(count(), heads); }
 
   /// Runs |body| when the block's row is the last of its run: rows of one sequence, side by side, in one tile of tile.rows rows.
   void forRun(Value row, llvm::function_ref<void()> body) {
@@ -84,15 +93,15 @@ struct MmaAttention : AttentionRows {
     Value no = ci(i1, 0), inner = andi(ltS(next, rows), cmp(arith::CmpIPredicate::ne, remc(next, tile.rows), c(0)));
     Value goesOn = ifElse(inner, i1, [&] { return Values{same(next, row)}; }, [&] { return Values{no}; })[0];
     when(eq(zext(i64, goesOn), 0), [&] {
-      first = whileLoop(
+      Value first = whileLoop(
           {row},
           [&](ValueRange x) {
             return ifElse(
                 cmp(arith::CmpIPredicate::ne, remc(x[0], tile.rows), c(0)), i1, [&] { return Values{same(addc(x[0], -1), row)}; }, [&] { return Values{no}; })[0];
           },
           [&](ValueRange x) { return Values{addc(x[0], -1)}; })[0];
-      count = addc(sub(row, first), 1);
-      info = sharedMemory(infoBytes * tile.rows);
+      Value count = addc(sub(row, first), 1);
+      info = sharedMemory(infoBytes * tile.rows + 4 * wholeFields);
       when(ltS(tid, count), [&] {
         Visible v = visibleTo(add(first, tid));
         Value to = at(info, tid, infoBytes);
@@ -100,12 +109,16 @@ struct MmaAttention : AttentionRows {
         for (auto [i, x] : llvm::enumerate(Values{v.from, v.to, v.limit, c(0)})) st(trunc(i32, x), to, 4 * int64_t(i), 4);
       });
       barrier();
-      Value far = c(INT32_MAX);
-      Values all = loop(c(0), count, 1, {far, c(0), far, c(0), far, far}, [&](Value i, ValueRange x) {
-        Value from = infoOf(i, From), to = infoOf(i, To), limit = infoOf(i, Limit);
-        return Values{mins(x[0], from), maxs(x[1], from), mins(x[2], to), maxs(x[3], to), mins(x[4], select(ltS(limit, to), limit, far)), mins(x[5], mins(to, limit))};
+      when(eq(tid, 0), [&] {
+        Value far = c(INT32_MAX);
+        Values all = loop(c(0), count, 1, {far, c(0), c(0), far, far}, [&](Value i, ValueRange x) {
+          Value from = infoOf(i, From), to = infoOf(i, To), limit = infoOf(i, Limit);
+          return Values{mins(x[0], from), maxs(x[1], from), maxs(x[2], to), mins(x[3], select(ltS(limit, to), limit, far)), mins(x[4], mins(to, limit))};
+        });
+        Values fields{first, count, all[0], all[1], all[2], mins(all[3], all[2]), all[4], head0};
+        for (auto [i, x] : llvm::enumerate(fields)) st(trunc(i32, x), info, infoBytes * tile.rows + 4 * int64_t(i), 4);
       });
-      minFrom = all[0], maxFrom = all[1], minTo = all[2], maxTo = all[3], treeStart = mins(all[4], all[3]), common = all[5];
+      barrier();
       openCache(row);
       body();
     });
@@ -118,7 +131,7 @@ struct MmaAttention : AttentionRows {
         ltS(place, infoOf(i, Limit)), i64, [&] { return Values{place}; },
         [&] {
           Value parents = stepPtr(offsetof(LatheStep, parent));
-          Value up = loop(c(0), sub(addc(infoOf(i, To), -1), place), 1, {add(first, i)},
+          Value up = loop(c(0), sub(addc(infoOf(i, To), -1), place), 1, {add(first(), i)},
                           [&](Value, ValueRange x) { return Values{sext(i64, ld(i32, at(parents, x[0], 4), 0, 4))}; })[0];
           return Values{stepInt(offsetof(LatheStep, slot), up)};
         })[0];
@@ -227,7 +240,7 @@ struct MmaAttention : AttentionRows {
   /// q as B operands, in two parts: [step][n tile][lane] of four words. Lane (g, t) has dimensions 16 step + t + 0, 4, 8, 12 of query 8 tile + g, so that
   /// one load of keys meets four rows that lie side by side.
   void loadQueries() {
-    auto place = [&](Value query) { return at(at(arg(0), add(first, rowOf(query)), p.qStride * 4), add(head0, remc(query, heads)), p.headDim * 4); };
+    auto place = [&](Value query) { return at(at(arg(0), add(first(), rowOf(query)), p.qStride * 4), headOf(query), p.headDim * 4); };
     auto guarded = [&](Value q, Value d) { return p.headDim % 16 ? ldfGuarded(q, d, p.headDim) : ldf(q, d); };
     // f16 has few exponents: the query is divided by the power of two at its largest element, exactly.
     const bool scaled = halfKeys;
@@ -291,7 +304,7 @@ struct MmaAttention : AttentionRows {
   /// row's history in its last group of 16 is computed and not looked at.
   void plainScores(Value c0, Value lo, Value hi) {
     const int64_t kb = elementBytes(p.k), wide = p.chunk >= 64 * warpCount, tokens = wide ? 8 : 4, pairs = tokens / 2, size = 8 * tokens, log = wide ? 6 : 5;
-    Value lowest = shru(minFrom, 4), highest = shru(addc(treeStart, -1), 4);
+    Value lowest = shru(minFrom(), 4), highest = shru(addc(treeStart(), -1), 4);
     loop(add(shru(sub(lo, c0), log), warp), shru(addc(sub(hi, c0), size - 1), log), warpCount, [&](Value unit) {
       Value offset = add(shl(unit, log), mulc(g, tokens)), place = add(c0, offset); // of the lane's first token
       Value group = mins(maxs(shru(place, 4), lowest), highest), slot = shl(group, 4), inner = andc(place, 16 - tokens);
@@ -328,7 +341,7 @@ struct MmaAttention : AttentionRows {
   void treeScores(Value c0, Value hi) {
     const int64_t kb = elementBytes(p.k);
     barrier(); // plainScores() has written something there
-    loop(c(0), count, 1, [&](Value i) {
+    loop(c(0), count(), 1, [&](Value i) {
       Value limit = infoOf(i, Limit), to = infoOf(i, To), from = infoOf(i, From), lo = maxs(limit, c0);
       Value start = shl(shru(sub(lo, c0), 4), 4);
       loop(add(start, shl(warp, 4)), sub(mins(to, hi), c0), 16 * warpCount, [&](Value at16) {
@@ -544,7 +557,7 @@ struct MmaAttention : AttentionRows {
   /// even times 0: it may be infinite.
   Values edgeStep(Value c0, Value j, ValueRange now) {
     const int64_t vb = elementBytes(p.v);
-    return loop(c(0), count, 1, Values(now.begin(), now.end()), [&](Value i, ValueRange carried) {
+    return loop(c(0), count(), 1, Values(now.begin(), now.end()), [&](Value i, ValueRange carried) {
       auto [lo, hi] = range(i, c0);
       Value place = add(c0, j), some = andi(ltS(lo, addc(place, 16)), ltS(place, hi)), q0 = mulc(i, heads), q1 = addc(q0, heads);
       return ifElse(
@@ -585,23 +598,23 @@ struct MmaAttention : AttentionRows {
   /// The weighted values of offsets |begin| .. |end| of the chunk.
   Values weigh(Value c0, Value begin, Value end) {
     auto up = [&](Value v) { return shl(shru(addc(v, 15), 4), 4); };
-    Value a = mins(maxs(up(sub(maxs(maxFrom, c0), c0)), begin), end), z = shl(shru(maxs(sub(mins(common, addc(c0, p.chunk)), c0), c(0)), 4), 4);
+    Value a = mins(maxs(up(sub(maxs(maxFrom(), c0), c0)), begin), end), z = shl(shru(maxs(sub(mins(common(), addc(c0, p.chunk)), c0), c(0)), 4), 4);
     z = mins(maxs(z, a), end);
     auto edges = [&](Value from, Value to, Values acc) { return loop(from, to, 16, acc, [&](Value j, ValueRange x) { return edgeStep(c0, j, x); }); };
     Values acc(sums(), cf(0));
     if (p.window) acc = edges(begin, a, acc);
     // Several steps at a time where they can be: their loads do not wait for each other, and share addresses.
-    auto common = [&](Value from, Value to, int64_t count) {
+    auto steps16 = [&](Value from, Value to, int64_t count) {
       acc = loop(from, to, 16 * count, acc, [&](Value j, ValueRange x) { return commonSteps(c0, j, count, x); });
     };
     if (const int64_t many = stepsAtOnce(); many > 1) {
       Value up = andc(addc(a, 16 * many - 1), -16 * many), down = andc(z, -16 * many);
       Value from = mins(up, z), to = maxs(from, down);
-      if (p.window) common(a, from, 1);
-      common(from, to, many);
-      common(to, z, 1);
+      if (p.window) steps16(a, from, 1);
+      steps16(from, to, many);
+      steps16(to, z, 1);
     } else {
-      common(a, z, 1);
+      steps16(a, z, 1);
     }
     return edges(z, end, acc);
   }
@@ -609,9 +622,9 @@ struct MmaAttention : AttentionRows {
   //===-- a chunk --------------------------------------------------------------------------------===//
   using Keep = llvm::function_ref<void(Value query, Value row, Value m, Value l, Value visible)>;
   Values chunk(Value c0, Keep keep) {
-    Value lo = maxs(minFrom, c0), hi = mins(maxTo, addc(c0, p.chunk));
+    Value lo = maxs(minFrom(), c0), hi = mins(maxTo(), addc(c0, p.chunk));
     plainScores(c0, lo, hi);
-    when(ltS(treeStart, hi), [&] { treeScores(c0, hi); });
+    when(ltS(treeStart(), hi), [&] { treeScores(c0, hi); });
     barrier();
     Value begin = shl(shru(sub(lo, c0), 4), 4), end = shl(shru(addc(sub(hi, c0), 15), 4), 4);
     softmax(c0, begin, end, keep);
@@ -635,7 +648,7 @@ struct MmaAttention : AttentionRows {
     Value c0 = mulc(chunkIndex, p.chunk);
     loadQueries();
     barrier();
-    auto to = [&](Value query) { return partial(arg(2), add(first, rowOf(query)), add(head0, remc(query, heads)), chunkIndex); };
+    auto to = [&](Value query) { return partial(arg(2), add(first(), rowOf(query)), headOf(query), chunkIndex); };
     Values o = chunk(c0, [&](Value query, Value, Value m, Value l, Value visible) {
       when(visible, [&] {
         Value at = to(query);
@@ -652,9 +665,9 @@ struct MmaAttention : AttentionRows {
   void wholeBody() {
     loadQueries();
     barrier();
-    Value start = mulc(divc(minFrom, p.chunk), p.chunk);
+    Value start = mulc(divc(minFrom(), p.chunk), p.chunk);
     const float skip = -2, only = -1; // instead of a weight of the sums so far: this chunk has nothing for the row; there were none
-    Values all = loop(start, maxTo, c(p.chunk), Values(sums(), cf(0)), [&](Value c0, ValueRange now) {
+    Values all = loop(start, maxTo(), c(p.chunk), Values(sums(), cf(0)), [&](Value c0, ValueRange now) {
       Values o = chunk(c0, [&](Value query, Value row, Value m, Value l, Value visible) {
         Value isFirst = leS(c0, infoOf(row, From));
         Values next = ifElse(
@@ -691,7 +704,7 @@ struct MmaAttention : AttentionRows {
     if (!p.quantize) {
       eachThread(mulc(queryCount(), p.valueDim), [&](Value i) {
         Value query = divc(i, p.valueDim), d = remc(i, p.valueDim);
-        stf(value(query, d), at(at(arg(2), add(first, rowOf(query)), p.outStride * 4), add(head0, remc(query, heads)), p.valueDim * 4), d);
+        stf(value(query, d), at(at(arg(2), add(first(), rowOf(query)), p.outStride * 4), headOf(query), p.valueDim * 4), d);
       });
       return;
     }
@@ -699,7 +712,7 @@ struct MmaAttention : AttentionRows {
     ActLayout l = actLayout(p.qHeads * p.valueDim, p.act, p.halves);
     eachWarp(mulc(queryCount(), groups), [&](Value i) {
       Value query = divc(i, groups), group = remc(i, groups);
-      storeGroup(arg(2), l, p.act, add(first, rowOf(query)), add(mulc(add(head0, remc(query, heads)), groups), group), value(query, add(shl(group, 5), lane)));
+      storeGroup(arg(2), l, p.act, add(first(), rowOf(query)), add(mulc(headOf(query), groups), group), value(query, add(shl(group, 5), lane)));
     });
   }
 
@@ -721,7 +734,7 @@ struct MmaAttention : AttentionRows {
     if (p.form == AttentionParams::whole) return forRun(rest, [&] { sized([&] { wholeBody(); }); });
     Value chunkIndex = remc(rest, p.maxChunks), c0 = mulc(chunkIndex, p.chunk);
     forRun(divc(rest, p.maxChunks), [&] {
-      when(andi(ltS(c0, maxTo), ltS(minFrom, addc(c0, p.chunk))), [&] { sized([&] { splitBody(chunkIndex); }); });
+      when(andi(ltS(c0, maxTo()), ltS(minFrom(), addc(c0, p.chunk))), [&] { sized([&] { splitBody(chunkIndex); }); });
     });
   }
 };

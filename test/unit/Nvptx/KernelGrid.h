@@ -85,21 +85,26 @@ inline std::vector<PtxJob> realisticKernels(bool everything, bool fp8 = false) {
     r.headStride = 2 * 32 * 128 * 4 + 1024, r.blockStride = 8 * r.headStride;
     r.qNorm = r.kNorm = f == KVFormat::bf16, r.interleaved = f == KVFormat::int8;
     add("rope", r, emitRopeAppend);
-    for (auto form : {AttentionParams::whole, AttentionParams::split, AttentionParams::combine}) {
-      AttentionParams p;
-      p.qHeads = 32, p.kvHeads = 8, p.headDim = p.valueDim = 128, p.scale = 0.088f, p.k = p.v = f, p.page = 32;
-      p.headStride = r.headStride, p.blockStride = r.blockStride, p.qStride = 6144, p.outStride = 4096;
-      p.form = form, p.maxChunks = 32, p.window = f == KVFormat::bf16 ? 1024 : 0, p.softcap = f == KVFormat::f32 ? 50.0f : 0.0f;
-      p.quantize = f != KVFormat::f32, p.act = isByte(f) ? ActFormat::int8 : ActFormat::bf16;
-      if (form == AttentionParams::combine || f == KVFormat::f32 || isByte(f)) add("attention", p, emitAttention);
-      if (form == AttentionParams::combine || f == KVFormat::f32) continue;
-      for (int64_t group : {1, 4, 8}) {
-        if (!everything && group != 4 && f != KVFormat::bf16) continue;
-        MmaAttentionParams m{p};
-        m.qHeads = group * m.kvHeads, m.act = ActFormat::bf16;
-        add("mma_attention", m, emitMmaAttention);
+    // Heads of 64 and 128 are those of most models. Whole attention holds the most in registers: of 64 with three tiles of queries, of others with two.
+    for (int64_t head : {64, 80, 96, 128, 256})
+      for (auto form : {AttentionParams::whole, AttentionParams::split, AttentionParams::combine}) {
+        const bool usual = head == 64 || head == 128, whole = form == AttentionParams::whole;
+        AttentionParams p;
+        p.qHeads = 32, p.kvHeads = 8, p.headDim = p.valueDim = head, p.scale = 0.088f, p.k = p.v = f, p.page = 32;
+        p.headStride = 2 * 32 * head * 4 + 1024, p.blockStride = 8 * p.headStride, p.qStride = 48 * head, p.outStride = 32 * head;
+        p.form = form, p.maxChunks = 32, p.window = f == KVFormat::bf16 ? 1024 : 0, p.softcap = f == KVFormat::f32 ? 50.0f : 0.0f;
+        p.quantize = f != KVFormat::f32 && head % 32 == 0, p.act = isByte(f) ? ActFormat::int8 : ActFormat::bf16;
+        const std::string name = "attention_" + std::to_string(head);
+        if ((everything || head == 128) && (form == AttentionParams::combine || f == KVFormat::f32 || isByte(f))) add(name, p, emitAttention);
+        if (form == AttentionParams::combine || f == KVFormat::f32) continue;
+        for (int64_t group : {1, 4, 8}) {
+          if (!everything && group != 4 && (f != KVFormat::bf16 || head != 128)) continue;
+          if (!everything && !usual && !(whole && (f == KVFormat::bf16 || (f == KVFormat::e4m3 && head == 256)))) continue;
+          MmaAttentionParams m{p};
+          m.qHeads = group * m.kvHeads, m.act = ActFormat::bf16, m.qStride = (group + 2) * 8 * head, m.outStride = m.qHeads * head;
+          add("mma_" + name, m, emitMmaAttention);
+        }
       }
-    }
   }
   return jobs;
 }

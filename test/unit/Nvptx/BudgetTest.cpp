@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 #include "AttentionScene.h"
 #include "Machine.h"
+#include "MegakernelMlp.h"
 #include <cinttypes>
 #include <fstream>
 #include <map>
@@ -79,6 +80,17 @@ Case attention(const std::string &name, P p, KVFormat format, AttentionParams::F
           }};
 }
 
+/// Two chunks' results of a row become one. Units: its elements.
+Case combine() {
+  AttentionParams p = codegen::test::shape(8, 2, 64, 64, KVFormat::bf16, KVFormat::bf16, 32);
+  p.chunk = 256, p.maxChunks = 2, p.form = AttentionParams::combine, p.quantize = true, p.act = ActFormat::bf16;
+  return {"attention_combine", nvptx::test::job("attention_combine", p, nvptx::emitAttention), double(p.qHeads * p.valueDim), [=](Machine &m) {
+            Scene s(p, Batch{{{512, 1}}}, 1);
+            Buffer partials(size_t(partialsBytes(p, 1))), out(size_t(actBytes(1, p.qHeads * p.valueDim, p.act, p.halves)));
+            return m.run("attention_combine", launchShape(p), {&partials, &out}, s.step);
+          }};
+}
+
 Case rope(const std::string &name, KVFormat format) {
   constexpr int64_t rows = 4, dim = 64;
   AttentionParams a = codegen::test::shape(8, 2, dim, dim, format, format, 32);
@@ -95,15 +107,16 @@ Case rope(const std::string &name, KVFormat format) {
           }};
 }
 
-/// Row kernels of |rows| rows of 1024.
+/// Row kernels of |rows| rows of |width|; |head|: of output rows.
 template <typename P, typename Emit>
-Case rowKernel(const std::string &name, P p, Emit emit, std::vector<size_t> bytesOfArguments, int64_t rows = 4) {
-  return {name, nvptx::test::job(name, p, emit), double(rows * 1024), [=](Machine &m) {
+Case rowKernel(const std::string &name, P p, Emit emit, std::vector<size_t> bytesOfArguments, int64_t width = 1024, bool head = false, int64_t rows = 4) {
+  return {name, nvptx::test::job(name, p, emit), double(rows * width), [=](Machine &m) {
             std::vector<std::unique_ptr<Buffer>> buffers;
             std::vector<const Buffer *> args;
             for (size_t bytes : bytesOfArguments) args.push_back(buffers.emplace_back(std::make_unique<Buffer>(bytes)).get());
             StepData step(rows);
-            return m.run(name, launchShape(p), args, step);
+            for (int64_t r = 0; head && r < rows; ++r) step.outRow.push_back(int32_t(r));
+            return m.run(name, launchShape(p), args, step, head);
           }};
 }
 
@@ -132,7 +145,33 @@ std::vector<Case> allCases() {
   GatherParams gather;
   gather.type = StorageType::q8_0, gather.n = 64, gather.k = 1024, gather.outStride = 1024;
   all.push_back(rowKernel("gather_q8_0", gather, nvptx::emitGather, {size_t(packedTileBytes(gather.type, 1024) * 4), row}));
+  AnglesParams angles;
+  angles.half = 32;
+  all.push_back(rowKernel("angles", angles, nvptx::emitAngles, {128, 4 * 64 * 4}, 64));
+  SoftcapParams cap;
+  cap.n = cap.stride = 1024, cap.cap = 30;
+  all.push_back(rowKernel("softcap", cap, nvptx::emitSoftcap, {row}, 1024, true));
+  ArgmaxParams argmax;
+  argmax.width = argmax.inStride = 1024, argmax.outRows = true;
+  all.push_back(rowKernel("argmax", argmax, nvptx::emitArgmax, {row, 4 * 64}, 1024, true));
+  LoopsParams select;
+  select.width = select.stride0 = select.outStride = 1024, select.select = select.outRows = true;
+  auto emitSelect = [](mlir::ModuleOp m, llvm::StringRef symbol, const LoopsParams &p, const Chip &c) { return nvptx::emitLoops(m, symbol, p, nullptr, c); };
+  all.push_back(rowKernel("select", select, emitSelect, {row, row}, 1024, true));
+  all.push_back(combine());
   return all;
+}
+
+/// An MLP's launches by a megakernel of one block, so that none waits for others. Units: weights.
+Case megakernel(const Chip &chip) {
+  auto mlp = std::make_shared<nvptx::test::Mlp>(chip);
+  const double weights = double(mlp->width * mlp->width + 3 * mlp->width * mlp->hidden);
+  return {"megakernel_mlp", {}, weights, [=, &chip](Machine &) {
+            nvptx::test::MlpMachine machine(*mlp, chip, mlp->ptx);
+            nvptx::test::MlpOutcome out = machine.together(1);
+            EXPECT_TRUE(out.status.ok()) << out.status.message();
+            return out.stats;
+          }};
 }
 
 /// Kernels that read and write K and V. e4m3 needs a chip with 8-bit floats.
@@ -180,12 +219,14 @@ std::vector<Case> wgmmaCases() {
 TEST(Budget, NoKernelCostsMoreThanItDid) {
   auto jobsOf = [](const std::vector<Case> &cases) {
     std::vector<PtxJob> jobs;
-    for (const Case &c : cases) jobs.push_back(c.job);
+    for (const Case &c : cases)
+      if (c.job.emit) jobs.push_back(c.job);
     return jobs;
   };
   std::vector<Case> cases = allCases(), floats8 = cacheCases({{"e4m3", KVFormat::e4m3}}), hopper = wgmmaCases();
   floats8.push_back(matmul("matmul_e4m3_e4m3", StorageType::e4m3, ActFormat::e4m3, 1));
   for (Case &c : cacheCases({{"f16", KVFormat::f16}, {"bf16", KVFormat::bf16}, {"int8", KVFormat::int8}})) cases.push_back(std::move(c));
+  cases.push_back(megakernel(chips().front()));
   Machine oldest(jobsOf(cases), chips().front()), later(jobsOf(floats8), *fp8Chips().front()), newer(jobsOf(hopper), *findChip("sm_90a"));
   ASSERT_TRUE(oldest && later && newer);
   const size_t ofOldest = cases.size(), ofLater = ofOldest + floats8.size();

@@ -138,8 +138,11 @@ struct Matmul : MatmulEmitter {
   //===-- all of K -------------------------------------------------------------------------------===//
   /// The sums over the warp's segment: runs of four groups are dealt evenly, and the last segment has what is left over.
   Values kLoop(Value tile, Value x) {
-    const int64_t perBlock = w.blockK / 32, U = 4, runs = a.groups / U, whole = runs * U;
-    auto start = [&](Value i) { return mulc(divc(mulc(i, runs), p.kSegments), U); };
+    constexpr int64_t run = 4;
+    const int64_t perBlock = w.blockK / 32, runs = a.groups / run, whole = runs * run;
+    // Groups that are loaded before the first of them is multiplied. A block of 512 threads leaves 128 registers to each.
+    const int64_t U = threads > 256 && tokens > 2 ? run / 2 : run;
+    auto start = [&](Value i) { return mulc(divc(mulc(i, runs), p.kSegments), run); };
     bool split = p.kSegments > 1;
     Value first = split ? start(segment) : c(0), last = split ? start(addc(segment, 1)) : c(whole);
     Values acc(4 * tokens, cf(0));

@@ -30,13 +30,15 @@ inline std::vector<PtxJob> realisticKernels(bool everything, bool fp8 = false) {
       if ((w.isFloat() && isInt8(act)) || (act == ActFormat::e4m3 && !w.e4m3)) continue;
       for (int64_t tile : {8, 32}) {
         bool usual = (act == ActFormat::bf16 && tile == 8) || act == ActFormat::e4m3; // what auto means on a GPU, and decode
-        if (!everything && !usual && (int(type) + int(act) + (tile == 32)) % 5) continue;
+        // With 32 rows and segments of K a gated block has 512 threads, of 128 registers each: types whose weights take the most of them are here.
+        const bool tight = act == ActFormat::bf16 && tile == 32 && (type == StorageType::f32 || type == StorageType::q3_k || type == StorageType::int4z_g128);
+        if (!everything && !usual && !tight && (int(type) + int(act) + (tile == 32)) % 5) continue;
         MmaParams p;
         p.type = type, p.n = 4096, p.k = 4096, p.act = act, p.halves = w.subK == 16, p.outStride = 4096, p.rowTile = tile;
         p.bias = int(type) % 2, p.residual = int(type) % 3 == 0;
         p.kSegments = segmentsOfK(p);
         add("matmul", p, emitMatmul);
-        if (everything || int(type) % 6 == 3 || act == ActFormat::e4m3) {
+        if (everything || int(type) % 6 == 3 || act == ActFormat::e4m3 || tight) {
           p.n = 8192, p.epilogue = MatmulParams::gateUp, p.bias = p.residual = false, p.outAct = act, p.outHalves = p.halves;
           p.kSegments = segmentsOfK(p);
           add("gated", p, emitMatmul);

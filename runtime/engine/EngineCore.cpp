@@ -83,7 +83,7 @@ Status EngineCore::open(std::shared_ptr<LoadedArtifact> loaded, std::shared_ptr<
   limit.stepTokens = std::min(o.stepTokens ? o.stepTokens : defaultStepTokens, p.maxRows);
   limit.stepTokens = std::max(limit.stepTokens, std::min(limit.maxSequences, p.maxRows)); // a token for each sequence
   KVShape shape{limit.maxSequences, limit.contextTokens, o.kvTokens, limit.stepTokens, p.draftMaxSeq > 0};
-  uint64_t budget = o.memoryBudget ? o.memoryBudget : availableMemory() / 2;
+  uint64_t budget = o.memoryBudget ? o.memoryBudget : defaultBudget(availableMemory());
   uint64_t draftBytes = draftingBytes(asksProgramOnly(speculate) ? Speculation::draft : speculate, limit.maxSequences, limit.contextTokens);
   if (p.draftInputStride && speculate != Speculation::off) {
     uint32_t rows = goesOnFromItself(p.draftMethod) ? FeatureRows::mostRows(p.draftFeatureSize(), limit.contextTokens) : 1;

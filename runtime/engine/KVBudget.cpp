@@ -104,35 +104,46 @@ Status fitBudget(const Program &p, uint64_t budget, KVShape &shape) {
   return Status();
 }
 
-uint64_t parseMemAvailable(std::string_view meminfo) {
-  constexpr std::string_view key = "MemAvailable:";
-  size_t at = meminfo.find(key);
-  if (at == std::string_view::npos) return 0;
-  at = meminfo.find_first_not_of(' ', at + key.size());
-  if (at == std::string_view::npos) return 0;
-  uint64_t kilobytes = 0;
-  std::from_chars(meminfo.data() + at, meminfo.data() + meminfo.size(), kilobytes);
-  return kilobytes * 1024;
+/// The number behind |key|, which begins a line of |text|.
+static std::optional<uint64_t> numberOf(std::string_view text, std::string_view key) {
+  size_t at = text.starts_with(key) ? 0 : text.find('\n' + std::string(key));
+  if (at == std::string_view::npos) return std::nullopt;
+  at = text.find_first_not_of(" \n", at + (at ? 1 : 0) + key.size());
+  uint64_t value = 0;
+  if (at == std::string_view::npos || std::from_chars(text.data() + at, text.data() + text.size(), value).ec != std::errc())
+    return std::nullopt;
+  return value;
 }
 
-uint64_t groupLeavesFree(std::string_view limitText, std::string_view usedText) {
+std::optional<uint64_t> parseMemAvailable(std::string_view meminfo) {
+  std::optional<uint64_t> kilobytes = numberOf(meminfo, "MemAvailable:");
+  if (kilobytes) *kilobytes *= 1024;
+  return kilobytes;
+}
+
+uint64_t groupLeavesFree(std::string_view limitText, std::string_view usedText, std::string_view stat) {
   uint64_t limit = UINT64_MAX, used = 0;
   if (std::from_chars(limitText.data(), limitText.data() + limitText.size(), limit).ec != std::errc())
     return UINT64_MAX;
   std::from_chars(usedText.data(), usedText.data() + usedText.size(), used);
+  // Version 1 has the group's own files under the plain name and those of all groups below it, as the limit counts them, under the other.
+  std::optional<uint64_t> files = numberOf(stat, "total_inactive_file ");
+  if (!files) files = numberOf(stat, "inactive_file ");
+  used -= std::min(used, files.value_or(0));
   return limit > used ? limit - used : 0;
 }
+
+uint64_t defaultBudget(std::optional<uint64_t> available) { return available ? std::max<uint64_t>(1, *available / 2) : 0; }
 
 static std::string fileText(const std::string &path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-uint64_t availableMemory() { return availableMemory(fileText("/proc/meminfo"), fileText("/proc/self/cgroup"), "/sys/fs/cgroup"); }
+std::optional<uint64_t> availableMemory() { return availableMemory(fileText("/proc/meminfo"), fileText("/proc/self/cgroup"), "/sys/fs/cgroup"); }
 
-uint64_t availableMemory(std::string_view meminfo, const std::string &groups, const std::string &mount) {
-  uint64_t available = parseMemAvailable(meminfo);
-  if (!available) available = UINT64_MAX;
+std::optional<uint64_t> availableMemory(std::string_view meminfo, const std::string &groups, const std::string &mount) {
+  uint64_t available = parseMemAvailable(meminfo).value_or(UINT64_MAX);
   // "0::/a/b" is the process's group in version 2, "4:memory:/a/b" in version 1.
   for (size_t at = 0; at < groups.size();) {
     size_t end = std::min(groups.find('\n', at), groups.size());
@@ -146,13 +157,14 @@ uint64_t availableMemory(std::string_view meminfo, const std::string &groups, co
     const char *used = second ? "/memory.current" : "/memory.usage_in_bytes";
     while (true) { // the group's own limit and those above it
       if (path == "/") path.clear();
-      available = std::min(available, groupLeavesFree(fileText(root + path + limit), fileText(root + path + used)));
+      available = std::min(available, groupLeavesFree(fileText(root + path + limit), fileText(root + path + used), fileText(root + path + "/memory.stat")));
       if (path.empty()) break;
       size_t cut = path.rfind('/');
       path.resize(cut == std::string::npos ? 0 : cut);
     }
   }
-  return available == UINT64_MAX ? 0 : available;
+  if (available == UINT64_MAX) return std::nullopt;
+  return available;
 }
 
 } // namespace lathe::runtime

@@ -5,6 +5,7 @@
 #include "runtime/artifact/Loader.h"
 #include "runtime/kv/KVCache.h"
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -33,14 +34,16 @@ uint32_t draftTailPages(const KVGroup &group);
 Status fitBudget(const Program &program, uint64_t budget, KVShape &shape);
 
 /// Bytes that this process may still take: what the machine has available, within what every memory control group above
-/// the process leaves free. 0: unknown.
-uint64_t availableMemory();
+/// the process leaves free. Nothing: unknown. 0: there is nothing left.
+std::optional<uint64_t> availableMemory();
 /// The same from the texts of /proc/meminfo and /proc/self/cgroup, and the folder where control groups are mounted.
-uint64_t availableMemory(std::string_view meminfo, const std::string &groups, const std::string &mount);
+std::optional<uint64_t> availableMemory(std::string_view meminfo, const std::string &groups, const std::string &mount);
+/// A budget for fitBudget(): half of |available|; 0 (no limit) only when that is unknown.
+uint64_t defaultBudget(std::optional<uint64_t> available);
 
-/// Files that it reads, as texts: of /proc/meminfo, and of a control group's limit and use ("max" and
-/// nonsense: no limit).
-uint64_t parseMemAvailable(std::string_view meminfo);
-uint64_t groupLeavesFree(std::string_view limit, std::string_view used);
+/// Files that it reads, as texts: of /proc/meminfo, and of a control group's limit ("max" and nonsense: none), use and
+/// statistics. Files that were read and are not in use count as used there, and the kernel drops them before anything else.
+std::optional<uint64_t> parseMemAvailable(std::string_view meminfo);
+uint64_t groupLeavesFree(std::string_view limit, std::string_view used, std::string_view stat);
 
 } // namespace lathe::runtime

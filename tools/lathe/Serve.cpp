@@ -194,8 +194,10 @@ Result<server::ServedModel> openServed(const std::string &path, const std::strin
   o.pin = f.engine.pin;
   o.contextTokens = static_cast<uint32_t>(f.engine.context);
   // What is free is shared by all models. Half of it for what runs; the rest is other people's, but for what is saved.
-  uint64_t available = availableMemory() / std::max<size_t>(1, models);
-  o.memoryBudget = f.engine.memory ? *f.engine.memory << 20 : available / 2;
+  std::optional<uint64_t> free = availableMemory();
+  if (free) *free /= std::max<size_t>(1, models);
+  uint64_t available = free.value_or(0);
+  o.memoryBudget = f.engine.memory ? *f.engine.memory << 20 : defaultBudget(free);
   o.maxSequences = static_cast<uint32_t>(f.sequences.value_or(artifact->graph() ? 1 : 64));
   // Not more than a fourth of a budget that was given: it is meant for small machines too.
   uint64_t spare = f.engine.memory ? std::min(available / 8, o.memoryBudget / 4) : available / 8;

@@ -308,13 +308,22 @@ TEST(RequestEngine, IdleUsesNoTime) {
 
 TEST(KVBudget, ReadsWhatTheSystemSays) {
   EXPECT_EQ(parseMemAvailable("MemTotal:  100 kB\nMemAvailable:   2048 kB\nBuffers: 1 kB\n"), uint64_t(2048) * 1024);
-  EXPECT_EQ(parseMemAvailable("nothing"), 0u);
-  EXPECT_EQ(parseMemAvailable("MemAvailable:"), 0u);
-  EXPECT_EQ(groupLeavesFree("max\n", "100\n"), UINT64_MAX);
-  EXPECT_EQ(groupLeavesFree("", ""), UINT64_MAX);
-  EXPECT_EQ(groupLeavesFree("1000\n", "400\n"), 600u);
-  EXPECT_EQ(groupLeavesFree("1000\n", "4000\n"), 0u);
-  EXPECT_GT(availableMemory(), uint64_t(1) << 20);
+  EXPECT_EQ(parseMemAvailable("MemAvailable: 0 kB\n"), 0u);
+  EXPECT_EQ(parseMemAvailable("nothing"), std::nullopt);
+  EXPECT_EQ(parseMemAvailable("MemAvailable:"), std::nullopt);
+  EXPECT_EQ(groupLeavesFree("max\n", "100\n", ""), UINT64_MAX);
+  EXPECT_EQ(groupLeavesFree("", "", ""), UINT64_MAX);
+  EXPECT_EQ(groupLeavesFree("1000\n", "400\n", ""), 600u);
+  EXPECT_EQ(groupLeavesFree("1000\n", "1000\n", ""), 0u);
+  EXPECT_EQ(groupLeavesFree("1000\n", "4000\n", ""), 0u);
+  // Files that were read are dropped when memory is wanted.
+  EXPECT_EQ(groupLeavesFree("1000\n", "1000\n", "anon 200\ninactive_anon 20\nactive_file 50\ninactive_file 700\n"), 700u);
+  EXPECT_EQ(groupLeavesFree("1000\n", "1000\n", "inactive_file 7\ntotal_inactive_anon 3\ntotal_inactive_file 600\n"), 600u);
+  EXPECT_EQ(groupLeavesFree("1000\n", "400\n", "inactive_file 500\n"), 1000u); // read a moment later
+  EXPECT_EQ(defaultBudget(std::nullopt), 0u); // no limit
+  EXPECT_EQ(defaultBudget(0), 1u);            // nothing fits
+  EXPECT_EQ(defaultBudget(1000), 500u);
+  EXPECT_GT(availableMemory().value_or(0), uint64_t(1) << 20);
 }
 
 TEST(KVBudget, TheTightestControlGroupCounts) {
@@ -338,11 +347,16 @@ TEST(KVBudget, TheTightestControlGroupCounts) {
   write("memory.current", "600000\n");
   EXPECT_EQ(available("0::/a/b\n"), 100000u);
   EXPECT_EQ(available("0::/\n"), 100000u);
+  // Full, of what cannot be dropped: nothing is left, which is not the same as nothing known.
+  write("memory.current", "700000\n");
+  EXPECT_EQ(available("0::/a/b\n"), 0u);
+  write("memory.stat", "anon 500000\ninactive_file 200000\n");
+  EXPECT_EQ(available("0::/a/b\n"), 200000u);
   // Version 1.
   write("memory/job/memory.limit_in_bytes", "300000\n");
   write("memory/job/memory.usage_in_bytes", "50000\n");
   EXPECT_EQ(available("5:memory:/job\n4:cpu,cpuacct:/job\n"), 250000u);
   EXPECT_EQ(available("4:cpu,cpuacct:/job\n"), 1024000u);
-  EXPECT_EQ(availableMemory("", "", root), 0u); // unknown
+  EXPECT_EQ(availableMemory("", "", root), std::nullopt);
   std::filesystem::remove_all(root);
 }

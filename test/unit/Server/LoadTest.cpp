@@ -166,6 +166,18 @@ TEST(Client, ClosedLoop) {
   EXPECT_TRUE(engine->seen()[0].ignoreEnd);
 }
 
+// Where localhost is ::1 first and the server listens on 127.0.0.1.
+TEST(Client, EveryAddressIsTried) {
+  TestServer server(std::make_shared<FakeEngine>());
+  RunOptions o = toward(server);
+  o.target.addresses = {"127.0.0.2", "127.0.0.1"};
+  EXPECT_EQ(askServer(o)->vocabulary, 50u);
+  EXPECT_EQ(summarize(runWorkload(planWorkload(small(3)), o), {}, 0)["complete"], 3);
+  o.target.addresses = {"127.0.0.2"};
+  EXPECT_EQ(askServer(o).status().message(), "no server answers at 127.0.0.1 port " + std::to_string(server.port()) + ": Connection refused");
+  EXPECT_EQ(runWorkload(planWorkload(small(1)), o)[0].outcome, Outcome::failed);
+}
+
 // Server, engine and clients that leave, all with their own threads: what the thread sanitizer sees together nowhere else.
 TEST(Client, ARealEngineBehindTheServer) {
   ToyOptions toy;

@@ -59,11 +59,27 @@ std::string head(const RunOptions &o, const char *method, const std::string &pat
   return text + "\r\n";
 }
 
-Result<tcp::resolver::results_type> resolve(asio::io_context &io, const Target &target) {
+Result<std::vector<tcp::endpoint>> resolve(asio::io_context &io, const Target &target) {
+  std::vector<tcp::endpoint> endpoints;
+  for (const std::string &address : target.addresses)
+    endpoints.emplace_back(asio::ip::make_address(address), target.port);
+  if (!endpoints.empty()) return endpoints;
   tcp::resolver resolver(io);
   Error error;
   auto found = resolver.resolve(target.host, std::to_string(target.port), error);
   if (error) return makeError(StatusCode::notFound, "cannot find '%s': %s", target.host.c_str(), error.message().c_str());
+  for (const auto &entry : found)
+    endpoints.push_back(entry.endpoint());
+  return endpoints;
+}
+
+/// Connects |socket| to the first address at which the server listens: a name may have several, "localhost" ::1 and 127.0.0.1.
+Result<tcp::endpoint> reach(asio::io_context &io, const Target &target, tcp::socket &socket) {
+  LATHE_ASSIGN_OR_RETURN(auto endpoints, resolve(io, target));
+  Error error;
+  tcp::endpoint found = asio::connect(socket, endpoints, error);
+  if (error)
+    return makeError(StatusCode::notFound, "no server answers at %s port %u: %s", target.host.c_str(), target.port, error.message().c_str());
   return found;
 }
 
@@ -108,7 +124,7 @@ struct Run {
   }
 
   asio::io_context io{1};
-  tcp::resolver::results_type endpoints;
+  tcp::endpoint server;
   const RunOptions &options;
   const std::vector<PlannedRequest> &plan;
   std::vector<Record> records;
@@ -180,10 +196,10 @@ void Conversation::begin() {
   socket = tcp::socket(run.io);
   if (plan.slow) { // before connecting: the window is agreed on then
     Error ignored;
-    socket.open(run.endpoints.begin()->endpoint().protocol(), ignored);
+    socket.open(run.server.protocol(), ignored);
     socket.set_option(asio::socket_base::receive_buffer_size(4096), ignored);
   }
-  socket.async_connect(run.endpoints.begin()->endpoint(), [self = shared_from_this()](Error error) {
+  socket.async_connect(run.server, [self = shared_from_this()](Error error) {
     if (self->ended) return;
     if (error) return self->finish(Outcome::failed, error.message());
     self->send();
@@ -301,13 +317,9 @@ void Conversation::finish(Outcome outcome, const std::string &error) {
 
 Result<ServerInfo> askServer(const RunOptions &options) {
   asio::io_context io(1);
-  LATHE_ASSIGN_OR_RETURN(auto endpoints, resolve(io, options.target));
   tcp::socket socket(io);
+  LATHE_RETURN_IF_ERROR(reach(io, options.target, socket).status());
   Error error;
-  asio::connect(socket, endpoints, error);
-  if (error)
-    return makeError(StatusCode::notFound, "no server answers at %s port %u: %s", options.target.host.c_str(),
-                     options.target.port, error.message().c_str());
   std::string request = head(options, "GET", "/v1/models", 0);
   asio::write(socket, asio::buffer(request), error);
   boost::beast::flat_buffer buffer;
@@ -337,9 +349,12 @@ std::vector<Record> runWorkload(const std::vector<PlannedRequest> &plan, const R
     run.records.resize(run.records.size() + request.turns.size());
     run.open |= request.arrival > 0;
   }
-  auto endpoints = resolve(run.io, options.target);
-  if (!endpoints.ok()) return run.records; // the caller has asked the server before
-  run.endpoints = *endpoints;
+  {
+    tcp::socket probe(run.io);
+    if (auto found = reach(run.io, options.target, probe); found.ok()) run.server = *found;
+    else if (auto endpoints = resolve(run.io, options.target); endpoints.ok()) run.server = endpoints->front(); // each request says so
+    else return run.records; // the caller has asked the server before
+  }
   run.start = Clock::now();
   run.next();
   run.io.run();

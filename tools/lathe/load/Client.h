@@ -12,6 +12,7 @@ struct Target {
   std::string host = "127.0.0.1"; ///< for the socket and the Host header
   uint16_t port = 8000;
   std::string base; ///< path before "/v1"
+  std::vector<std::string> addresses; ///< to try in this order; empty: those that |host| has
 };
 /// "http://HOST[:PORT][/PATH]"; a last "/v1" is left out. Errors: invalidArgument.
 Result<Target> parseUrl(const std::string &url);

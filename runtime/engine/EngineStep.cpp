@@ -474,6 +474,7 @@ void EngineCore::takeToken(Job &job, Active &a, Choice &choice) {
   if (choice.tokens++ > 0 && observer) observer->tokenGap(a.request.tenant, now - choice.lastToken);
   choice.lastToken = now;
   ++a.usage.newTokens;
+  a.usage.longestTokens = std::max(a.usage.longestTokens, choice.tokens);
   ++counters.newTokens;
   std::string_view shown = choice.text.push(token);
   a.listener->piece(job.choice, job.result, shown);

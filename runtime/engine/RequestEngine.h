@@ -71,6 +71,7 @@ struct RequestUsage {
   uint32_t promptTokens = 0;
   uint32_t cachedTokens = 0; ///< of the prompt, found in the prefix cache
   uint32_t newTokens = 0;    ///< over all choices
+  uint32_t longestTokens = 0; ///< new tokens of the choice that has most
   uint32_t preemptions = 0;
   uint32_t draftedTokens = 0, acceptedTokens = 0; ///< of speculation
   double queueSeconds = 0; ///< submission until first scheduled

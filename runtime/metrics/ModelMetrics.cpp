@@ -58,7 +58,8 @@ void ModelMetrics::requestDone(const std::string &tenant, EndReason reason, cons
   if (!usage.newTokens) return; // no token: there is neither a prefill nor a decode time
   prefill.Observe(usage.ttftSeconds - usage.queueSeconds);
   decode.Observe(usage.totalSeconds - usage.ttftSeconds);
-  if (usage.newTokens > 1) perToken.Observe((usage.totalSeconds - usage.ttftSeconds) / (usage.newTokens - 1));
+  // Choices get their tokens side by side: the longest one's time is the request's.
+  if (usage.longestTokens > 1) perToken.Observe((usage.totalSeconds - usage.ttftSeconds) / (usage.longestTokens - 1));
 }
 
 void ModelMetrics::submitted(uint32_t choices, uint32_t maxTokens) {

@@ -101,6 +101,7 @@ TEST_F(EngineCoreTest, ChoicesShareThePromptAndDrawTheirOwn) {
   EXPECT_EQ(ear->usage.newTokens, 100u);
   EXPECT_EQ(core->stats().rows, 18u + 5 * 19);
 }
+  EXPECT_EQ(ear->usage.longestTokens, 20u);
 
 TEST_F(EngineCoreTest, AHitOfThePrefixCacheShowsInNoBit) {
   make({.stepTokens = 64});

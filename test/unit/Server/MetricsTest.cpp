@@ -71,7 +71,7 @@ TEST(Metrics, EveryValueIsUnderItsName) {
   model.firstToken("red", 0.5);
   model.tokenGap("red", 0.75);
   RequestUsage u;
-  u.promptTokens = 300, u.newTokens = 15, u.preemptions = 6;
+  u.promptTokens = 300, u.newTokens = 20, u.longestTokens = 15, u.preemptions = 6;
   u.queueSeconds = 1, u.ttftSeconds = 8, u.totalSeconds = 64;
   model.requestDone("red", EndReason::stop, u);
   u.totalSeconds = 1e6; // shows nowhere
@@ -145,7 +145,7 @@ TEST(Metrics, EveryValueIsUnderItsName) {
                                     {"request_decode_time_seconds_sum", "", 56},
                                     {"request_inference_time_seconds_sum", "", 63},
                                     {"request_prompt_tokens_sum", "", 300},
-                                    {"request_generation_tokens_sum", "", 15},
+                                    {"request_generation_tokens_sum", "", 20},
                                     {"request_num_preemptions_sum", "", 6},
                                     {"request_params_n_sum", "", 3},
                                     {"request_params_max_tokens_sum", "", 90},
@@ -153,7 +153,7 @@ TEST(Metrics, EveryValueIsUnderItsName) {
                                     {"step_seconds_sum", "", 0.25},
                                     {"tenant_requests_total", ",tenant=\"red\"", 1},
                                     {"tenant_prompt_tokens_total", ",tenant=\"red\"", 300},
-                                    {"tenant_generation_tokens_total", ",tenant=\"red\"", 15}})
+                                    {"tenant_generation_tokens_total", ",tenant=\"red\"", 20}})
     EXPECT_EQ(number(text, std::string("lathe:") + name + "{model_name=\"toy\"" + label + "}"), value) << name << label;
   std::string drafter = std::string(",drafter=\"") + toString(static_cast<DraftSource>(0)) + "\"}";
   EXPECT_EQ(number(text, "lathe:spec_decode_num_draft_tokens_total{model_name=\"toy\"" + drafter), 132);

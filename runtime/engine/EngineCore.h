@@ -198,6 +198,8 @@ private:
   Clock clock;
   EngineLimits limit;
   bool poison = false, checkAlways = false;
+  static constexpr uint32_t stepsBetweenChecks = 1000;
+  uint32_t sinceCheck = 0; ///< steps
   std::vector<std::vector<bool>> touched; ///< [group][block] by warmMemory()
   Status invariant;
 

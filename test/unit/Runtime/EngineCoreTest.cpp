@@ -22,7 +22,8 @@ protected:
     }
     if (!options.threads) options.threads = 1;
     options.memoryBudget = uint64_t(1) << 30;
-    options.poisonFreeBlocks = options.checkInvariants = true;
+    options.poisonFreeBlocks = true;
+    options.checkInvariants = checkEachStep;
     options.measureSteps = false;
     auto made = EngineCore::create(artifact, text, options, device, nullptr, [this] { return time += 1e-4; });
     ASSERT_TRUE(made.ok()) << made.status().message();
@@ -51,6 +52,7 @@ protected:
   std::unique_ptr<EngineCore> core;
   RequestId next = 1;
   double time = 0;
+  bool checkEachStep = true;
 };
 
 } // namespace
@@ -99,9 +101,9 @@ TEST_F(EngineCoreTest, ChoicesShareThePromptAndDrawTheirOwn) {
     EXPECT_TRUE(sameSamples(ear->choices[c].tokens, aloneSamples(r, c))) << c;
   EXPECT_NE(ear->choices[0].ids(), ear->choices[1].ids());
   EXPECT_EQ(ear->usage.newTokens, 100u);
+  EXPECT_EQ(ear->usage.longestTokens, 20u);
   EXPECT_EQ(core->stats().rows, 18u + 5 * 19);
 }
-  EXPECT_EQ(ear->usage.longestTokens, 20u);
 
 TEST_F(EngineCoreTest, AHitOfThePrefixCacheShowsInNoBit) {
   make({.stepTokens = 64});
@@ -362,6 +364,20 @@ TEST_F(EngineCoreTest, ABrokenInvariantIsTold) {
     core->step();
   EXPECT_TRUE(core->stats().broken);
   EXPECT_NE(core->broken().message(), "");
+}
+
+TEST_F(EngineCoreTest, AnEngineThatIsNeverIdleIsCheckedToo) {
+  checkEachStep = false;
+  make({.maxSequences = 2});
+  core->kv().pool(0).allocate(); // a block that no table names
+  uint32_t added = 0;
+  for (int steps = 0; steps < 1005; ++steps) {
+    while (core->inside() < 2)
+      add(greedy({1, 2, 3}, 100 + 37 * (added++ % 3))); // never two that end together
+    core->step();
+    if (steps == 990) EXPECT_FALSE(core->stats().broken);
+  }
+  EXPECT_TRUE(core->stats().broken);
 }
 
 TEST_F(EngineCoreTest, ADeviceErrorRollsTheStepBack) {

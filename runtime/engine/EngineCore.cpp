@@ -322,7 +322,8 @@ void EngineCore::add(RequestId id, Request request, std::shared_ptr<RequestListe
   s.ttftTarget = left(r.ttftTarget);
   s.tpotTarget = r.tpotTarget;
   a.listener->accepted(p.seed);
-  Status added = scheduler->add(now, std::move(s));
+  Reason refusal = Reason::none;
+  Status added = scheduler->add(now, std::move(s), &refusal);
   requests.emplace(id, std::move(made));
   ++neverRan;
   neverRanTokens += a.usage.promptTokens;
@@ -330,7 +331,7 @@ void EngineCore::add(RequestId id, Request request, std::shared_ptr<RequestListe
   a.error = std::move(added);
   const uint32_t choices = r.choices; // the last end() frees the request
   for (uint32_t c = 0; c < choices; ++c)
-    end({id, c, EndReason::rejected, Reason::rejectTtft, c + 1 == choices});
+    end({id, c, EndReason::rejected, refusal, c + 1 == choices});
 }
 
 void EngineCore::cancel(RequestId id) {
@@ -375,6 +376,8 @@ void EngineCore::end(const PlannedEnd &ended) {
   if (!a || ended.choice >= a->choices.size()) return;
   Choice &choice = a->choices[ended.choice];
   EndReason reason = ended.end;
+  if (ended.reason == Reason::rejectTpot && a->error.ok())
+    a->error = makeError(StatusCode::resourceExhausted, "the time per token cannot be met: expected %g seconds", a->request.tpotTarget);
   bool embedded =
       a->request.kind == RequestKind::embedding && (reason == EndReason::length || reason == EndReason::stop);
   if (!choice.done) {

@@ -46,8 +46,9 @@ public:
     {
       std::lock_guard lock(mutex);
       if (draining) return Status(StatusCode::failedPrecondition, "the engine is shutting down and takes no requests");
-      if (Status full = room(tokens, request.ttftTarget); !full.ok()) {
-        ++(room(tokens, 0).ok() ? refusedTargets : refused);
+      Reason why = Reason::none;
+      if (Status full = room(tokens, request, why); !full.ok()) {
+        ++(why == Reason::rejectTtft || why == Reason::rejectTpot ? refusedTargets : refused);
         return full;
       }
       if (!request.hasSeed) request.sampling.seed = seeds() >> 11; // exact in JSON's doubles
@@ -123,13 +124,14 @@ private:
   };
 
   /// What is in the inbox counts as waiting. Under the lock.
-  Status room(uint64_t tokens, double ttftTarget) const {
+  Status room(uint64_t tokens, const Request &request, Reason &why) const {
+    why = Reason::rejectQueue;
     if (waiting >= limit.maxQueued)
       return makeError(StatusCode::resourceExhausted, "%u requests are waiting, which is the limit", waiting);
     AdmissionForecast seen = forecast;
     seen.waiting = waiting;
     seen.waitingTokens = waitingTokens;
-    return seen.check(tokens, ttftTarget);
+    return seen.check(tokens, request.ttftTarget, request.tpotTarget, &why);
   }
 
   void publish() {

@@ -40,7 +40,9 @@ const char *toString(Reason reason) {
                                       "preempt-priority", "end-stop",
                                       "end-length",       "end-cancelled",
                                       "end-timeout",      "end-failed",
-                                      "reject-ttft",      "none"};
+                                      "reject-ttft",      "reject-tpot",
+                                      "reject-queue",     "reject-tokens",
+                                      "reject-invalid",   "none"};
   static_assert(std::size(names) == reasonCount);
   return names[static_cast<size_t>(reason)];
 }

@@ -114,9 +114,10 @@ double SchedulerImpl::rowsAtLeastPace(double longest, double work) const {
 }
 
 double SchedulerImpl::tightestTpot() const {
-  double target = never;
+  // One that a sequence alone would miss is nobody's bound: it cannot be kept by holding the others back.
+  double target = never, least = options.cost.seconds(1);
   for (uint32_t index : active)
-    if (double tpot = requests[rows[index].request].spec.tpotTarget; tpot > 0) target = std::min(target, tpot);
+    if (double tpot = requests[rows[index].request].spec.tpotTarget; tpot >= least) target = std::min(target, tpot);
   return target;
 }
 
@@ -210,7 +211,7 @@ void SchedulerImpl::planDecodes() {
       for (uint32_t g = 0; g < cache.groups(); ++g)
         fits &= row.computed < row.promise || cache.lacking(index, g, row.computed, row.computed + 1) <= spare(g);
       if (fits && extendRow(index, 1)) break;
-      uint32_t other = victim(INT64_MIN);
+      uint32_t other = victim(nullptr);
       if (other == none) { // only promised sequences are left: it waits for the end of one
         gone = true;
         break;
@@ -265,24 +266,29 @@ bool SchedulerImpl::eligible(const Row &row) const {
   return choice.preemptions < maxPreemptions && (choice.preemptions == 0 || row.sinceAdmission >= page);
 }
 
-/// Least computed first, the newest of equals; under the priority policy the worst priority first. |worseThan|: only
-/// rows whose priority value is higher.
-uint32_t SchedulerImpl::victim(int64_t worseThan) const {
+/// Whether |row| may be preempted for |waiting|, which has a better priority also after what both have aged: what was admitted
+/// because it had waited long is not thrown out by what came since.
+bool SchedulerImpl::makesWayFor(const RequestState &waiting, const Row &row) const {
+  if (!eligible(row)) return false;
+  const RequestState &r = requests[row.request];
+  return r.spec.priority > waiting.spec.priority && r.key > waiting.key;
+}
+
+/// Least computed first, the newest of equals; under the priority policy of those only whose priority, aged, is the worst or within half
+/// a level of it. |waiting|: only rows that make way for it.
+uint32_t SchedulerImpl::victim(const RequestState *waiting) const {
+  bool byPriority = options.policy == SchedulingPolicy::priority;
+  auto mayGo = [&](const Row &row) { return waiting ? makesWayFor(*waiting, row) : eligible(row); };
+  double worst = -never;
+  for (uint32_t index : active)
+    if (byPriority && mayGo(rows[index])) worst = std::max(worst, requests[rows[index].request].key);
   uint32_t best = none;
   for (uint32_t index : active) {
     const Row &row = rows[index];
-    if (!eligible(row)) continue;
-    int64_t priority = requests[row.request].spec.priority;
-    if (options.policy == SchedulingPolicy::priority && priority <= worseThan) continue;
-    if (best != none) {
-      int64_t other = requests[rows[best].request].spec.priority;
-      if (options.policy == SchedulingPolicy::priority && priority != other) {
-        if (priority < other) continue;
-      } else if (row.computed > rows[best].computed ||
-                 (row.computed == rows[best].computed && row.admitted < rows[best].admitted)) {
-        continue;
-      }
-    }
+    if (!mayGo(row) || (byPriority && requests[row.request].key < worst - 0.5)) continue;
+    if (best != none && (row.computed > rows[best].computed ||
+                         (row.computed == rows[best].computed && row.admitted < rows[best].admitted)))
+      continue;
     best = index;
   }
   return best;
@@ -358,18 +364,21 @@ double SchedulerImpl::expectedGrowth() const {
   return sum;
 }
 
-Reason SchedulerImpl::roomFor(const RequestState &request, const Choice &choice, uint32_t rowsNeeded, uint32_t hit,
-                              uint32_t promise, uint32_t forks) {
+/// Free blocks of |group| that a request takes with |promise| tokens, |hit| of them in the prefix cache.
+uint32_t SchedulerImpl::blocksNeeded(uint32_t g, uint32_t hit, uint32_t promise, uint32_t forks) const {
+  uint32_t held = std::min(hit / cache.page(g),
+                           cache.window(g) ? 0u : hit); // of a window group count all: its shared blocks go soon
+  uint32_t need = blocksFor(promise, g);
+  return need - std::min(need, held) + (active.empty() ? 0 : forkBlocks(forks, g));
+}
+
+Reason SchedulerImpl::roomFor(uint32_t rowsNeeded, uint32_t hit, uint32_t promise, uint32_t forks) const {
   if (freeRows.size() < rowsNeeded) return Reason::waitRows;
   bool alone = active.empty();
   double growth = alone ? 0 : headroomRatio * expectedGrowth();
   Reason why = Reason::none;
   for (uint32_t g = 0; g < cache.groups(); ++g) {
-    uint32_t held = std::min(hit / cache.page(g),
-                             cache.window(g) ? 0u : hit); // of a window group count all: its shared blocks go soon
-    uint32_t need = blocksFor(promise, g);
-    need -= std::min(need, held);
-    if (!alone) need += forkBlocks(forks, g);
+    uint32_t need = blocksNeeded(g, hit, promise, forks);
     if (need > spare(g)) return Reason::waitBlocks;
     auto headroom = static_cast<uint64_t>(windowCap[g] == none ? std::ceil(growth / cache.page(g)) : 0);
     if (need + headroom > spare(g)) why = Reason::waitHeadroom;
@@ -421,13 +430,45 @@ bool SchedulerImpl::hopeless(const RequestState &r, uint32_t prompt) const {
   return clock + prompt * prefillSecondsPerRow() > r.arrival + r.spec.ttftTarget;
 }
 
+/// Whether |r| might find rows and blocks if all made way that can. Blocks that they share count for each of them, so it may still be too
+/// little; but nobody is stopped where it is plain that it would be in vain.
+bool SchedulerImpl::canMakeRoom(const RequestState &r, uint32_t rowsNeeded, uint32_t hit, uint32_t promise, uint32_t forks) const {
+  size_t found = freeRows.size();
+  for (uint32_t index : active)
+    if (const RequestState &other = requests[rows[index].request]; makesWayFor(r, rows[index])) found += other.forked ? 1 : other.spec.choices;
+  if (found < rowsNeeded) return false;
+  for (uint32_t g = 0; g < cache.groups(); ++g) {
+    uint64_t blocks = spare(g);
+    for (uint32_t index : active) {
+      if (!makesWayFor(r, rows[index])) continue;
+      auto [first, end] = cache.held(index, g);
+      blocks += end - first + outstandingOf(rows[index], index, g);
+    }
+    if (blocks < blocksNeeded(g, hit, promise, forks)) return false;
+  }
+  return true;
+}
+
 /// Frees rows or blocks for a request of a better priority.
-bool SchedulerImpl::makeRoom(const RequestState &r, Reason &why) {
+bool SchedulerImpl::makeRoom(const RequestState &r, uint32_t rowsNeeded, uint32_t hit, uint32_t promise, uint32_t forks, Reason why) {
   if (options.policy != SchedulingPolicy::priority || (why != Reason::waitRows && why != Reason::waitBlocks))
     return false;
-  uint32_t other = victim(r.spec.priority);
-  if (other == none) return false;
+  uint32_t other = victim(&r);
+  if (other == none || !canMakeRoom(r, rowsNeeded, hit, promise, forks)) return false;
   preempt(other, Reason::preemptPriority);
+  return true;
+}
+
+/// Deadline policy: one decoding sequence more must miss neither the tightest time per token inside nor its own. Nobody is held back by
+/// others' targets for longer than until its first token is due, and who asks for too much holds nobody back.
+bool SchedulerImpl::waitsForTpot(const RequestState &r, const Choice &choice, Outcome &outcome) {
+  if (options.policy != SchedulingPolicy::deadline || !decoders) return false;
+  double step = options.cost.seconds(static_cast<double>(active.size()) + 2) / 0.9;
+  bool due = clock > r.key;
+  outcome = Outcome::stop;
+  if (step > tightestTpot() && !due) return true;
+  if (!(r.spec.tpotTarget > 0) || step <= r.spec.tpotTarget || choice.generated) return false;
+  outcome = due ? Outcome::removed : Outcome::skipped;
   return true;
 }
 
@@ -447,11 +488,11 @@ SchedulerImpl::Outcome SchedulerImpl::admit(const Item &item) {
   }
   if (!chunkOf(1, 0)) return headWait = Reason::waitBudget, Outcome::stop;
   if (stillAwaits(r)) return headWait = Reason::waitPrefix, Outcome::skipped;
-  if (options.policy == SchedulingPolicy::deadline && decoders) {
-    // One decoding sequence more must not miss the tightest time per token.
-    double target = std::min(r.spec.tpotTarget > 0 ? r.spec.tpotTarget : never, tightestTpot());
-    auto sequences = static_cast<uint32_t>(active.size()) + 1;
-    if (options.cost.seconds(sequences + 1) > 0.9 * target) return headWait = Reason::waitTpot, Outcome::stop;
+  if (Outcome outcome; waitsForTpot(r, choice, outcome)) {
+    if (outcome != Outcome::removed) return headWait = Reason::waitTpot, outcome;
+    ++counters.rejectedDeadline;
+    endRequest(item.request, EndReason::rejected, Reason::rejectTpot, current.ended);
+    return outcome;
   }
   if (lastRowsKept(r, rowsNeeded)) return headWait = Reason::waitRows, Outcome::stop;
   bool guarded = choice.preemptions >= maxPreemptions;
@@ -467,9 +508,9 @@ SchedulerImpl::Outcome SchedulerImpl::admit(const Item &item) {
     if (!again && !allRows && awaitsPrefix(r, hit)) return headWait = Reason::waitPrefix, Outcome::skipped;
   }
   while (true) {
-    Reason why = roomFor(r, choice, rowsNeeded, hit, promise, forks);
+    Reason why = roomFor(rowsNeeded, hit, promise, forks);
     if (why == Reason::none) break;
-    if (makeRoom(r, why)) continue;
+    if (makeRoom(r, rowsNeeded, hit, promise, forks, why)) continue;
     return headWait = why, Outcome::stop;
   }
   bool alone = active.empty();
@@ -525,7 +566,7 @@ SchedulerImpl::Outcome SchedulerImpl::admit(const Item &item) {
   Reason reason = guarded                          ? Reason::admitGuarded
                   : restore                        ? Reason::admitRestored
                   : again                          ? Reason::admitAgain
-                  : headWait == Reason::waitPrefix ? Reason::admitNext
+                  : headWait == Reason::waitPrefix || headWait == Reason::waitTpot ? Reason::admitNext
                   : row.computed                   ? Reason::admitHit
                                                    : Reason::admitFirst;
   ++counters.reasons[static_cast<size_t>(reason)];

@@ -77,8 +77,8 @@ public:
 
   Result<ReplayResult> run() {
     std::string_view line;
-    if (!next(line) || line != "lathe-trace 4")
-      return makeError(StatusCode::dataLoss, "expected a trace that begins with 'lathe-trace 4', found '%s'",
+    if (!next(line) || line != "lathe-trace 5")
+      return makeError(StatusCode::dataLoss, "expected a trace that begins with 'lathe-trace 5', found '%s'",
                        std::string(line.substr(0, 40)).c_str());
     while (next(line)) {
       if (line.empty() || line[0] < 'A' || line[0] > 'Z') {

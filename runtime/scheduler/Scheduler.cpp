@@ -87,7 +87,8 @@ double SchedulerImpl::advance(double now) {
 
 // Events.
 
-Status SchedulerImpl::validate(const ScheduledRequest &r) const {
+Status SchedulerImpl::validate(const ScheduledRequest &r, Reason &why) const {
+  why = Reason::rejectInvalid;
   auto bad = [](const char *field, const char *expected, double found) {
     return makeError(StatusCode::invalidArgument, "%s: expected %s, found %g", field, expected, found);
   };
@@ -103,7 +104,8 @@ Status SchedulerImpl::validate(const ScheduledRequest &r) const {
   for (auto [name, value] :
        {std::pair{"deadline", r.deadline}, {"TTFT target", r.ttftTarget}, {"TPOT target", r.tpotTarget}})
     if (!(value >= 0) || !std::isfinite(value)) return bad(name, "seconds, at least 0", value);
-  return forecast().check(r.prompt.size(), r.ttftTarget);
+  why = Reason::none;
+  return forecast().check(r.prompt.size(), r.ttftTarget, r.tpotTarget, &why);
 }
 
 uint32_t SchedulerImpl::tenantOf(const std::string &name) {
@@ -124,16 +126,16 @@ uint32_t SchedulerImpl::tenantOf(const std::string &name) {
   return found->second;
 }
 
-Status SchedulerImpl::add(double now, ScheduledRequest request) {
+Status SchedulerImpl::add(double now, ScheduledRequest request, Reason *why) {
   now = advance(now);
-  Status status = validate(request);
-  if (trace) trace.add(now, request, status.ok());
+  Reason refusal = Reason::none;
+  Status status = validate(request, refusal);
+  if (trace) trace.add(now, request, refusal);
+  if (why) *why = refusal;
   if (!status.ok()) {
-    if (status.code() == StatusCode::resourceExhausted) {
-      AdmissionForecast queue = forecast();
-      queue.policy = SchedulingPolicy::fcfs;
-      ++(queue.check(request.prompt.size(), 0).ok() ? counters.rejectedDeadline : counters.rejectedQueue);
-    }
+    ++counters.reasons[static_cast<size_t>(refusal)];
+    counters.rejectedDeadline += refusal == Reason::rejectTtft || refusal == Reason::rejectTpot;
+    counters.rejectedQueue += refusal == Reason::rejectQueue || refusal == Reason::rejectTokens;
     return status;
   }
   uint32_t index;
@@ -494,20 +496,36 @@ AdmissionForecast SchedulerImpl::forecast() const {
     backlog += rows[index].known - rows[index].computed > 1 ? rows[index].known - rows[index].computed : 0;
   f.backlogSeconds = static_cast<double>(backlog) * f.secondsPerRow;
   f.drainSeconds = f.backlogSeconds / std::max(1u, waitingRequests);
+  f.secondsAlone = options.cost.seconds(1);
   return f;
 }
 
-Status AdmissionForecast::check(uint64_t promptTokens, double ttftTarget) const {
-  if (waiting >= maxQueued)
+Status AdmissionForecast::check(uint64_t promptTokens, double ttftTarget, double tpotTarget, Reason *why) const {
+  auto refuse = [&](Reason reason) {
+    if (why) *why = reason;
+  };
+  if (waiting >= maxQueued) {
+    refuse(Reason::rejectQueue);
     return makeError(StatusCode::resourceExhausted, "the queue is full: %u requests wait, which is the limit", waiting);
-  if (maxQueuedTokens && waiting && waitingTokens + promptTokens > maxQueuedTokens)
+  }
+  if (maxQueuedTokens && waiting && waitingTokens + promptTokens > maxQueuedTokens) {
+    refuse(Reason::rejectTokens);
     return makeError(StatusCode::resourceExhausted,
                      "the queue is full: expected at most %" PRIu64 " waiting prompt tokens, found %" PRIu64,
                      maxQueuedTokens, waitingTokens + promptTokens);
+  }
   double expected = backlogSeconds + static_cast<double>(promptTokens) * secondsPerRow;
-  if (policy == SchedulingPolicy::deadline && ttftTarget > 0 && expected > ttftTarget)
+  if (policy != SchedulingPolicy::deadline) return Status();
+  if (ttftTarget > 0 && expected > ttftTarget) {
+    refuse(Reason::rejectTtft);
     return makeError(StatusCode::resourceExhausted,
                      "the first token is expected after %.3f s, the request's target is %.3f s", expected, ttftTarget);
+  }
+  if (tpotTarget > 0 && secondsAlone > tpotTarget) {
+    refuse(Reason::rejectTpot);
+    return makeError(StatusCode::resourceExhausted, "a token takes %.4f s at least, the request's target is %.4f s", secondsAlone,
+                     tpotTarget);
+  }
   return Status();
 }
 

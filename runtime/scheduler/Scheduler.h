@@ -78,8 +78,9 @@ struct AdmissionForecast {
   double backlogSeconds = 0; ///< until what is inside has its first tokens
   double secondsPerRow = 0;  ///< of a prompt
   double drainSeconds = 0;   ///< expected until one queue place is free
-  /// Refuses with resourceExhausted what add() would refuse now.
-  Status check(uint64_t promptTokens, double ttftTarget) const;
+  double secondsAlone = 0;   ///< of a step with one sequence: no time per token is shorter
+  /// Refuses with resourceExhausted what add() would refuse now; |why|, if given, gets the reason.
+  Status check(uint64_t promptTokens, double ttftTarget, double tpotTarget, Reason *why = nullptr) const;
   /// Whole seconds, at least 1, after which a refused request has a chance.
   double retryAfter() const;
 };
@@ -104,8 +105,8 @@ public:
   // Events.
 
   /// Queues a request. Errors, with nothing done: invalidArgument (names the field), resourceExhausted (queue full, or
-  /// deadline policy: the TTFT target cannot be met).
-  virtual Status add(double now, ScheduledRequest request) = 0;
+  /// deadline policy: a target cannot be met); |why|, if given, gets the reason.
+  virtual Status add(double now, ScheduledRequest request, Reason *why = nullptr) = 0;
   /// Ends what is left of a request; its blocks are free on return, and the next plan lists the ends. False: unknown
   /// id.
   virtual bool cancel(double now, RequestId id, EndReason reason = EndReason::cancelled) = 0;

@@ -19,7 +19,7 @@ public:
                 TraceSink *sink);
   ~SchedulerImpl() override { trace.flush(); }
 
-  Status add(double now, ScheduledRequest request) override;
+  Status add(double now, ScheduledRequest request, Reason *why) override;
   bool cancel(double now, RequestId id, EndReason reason) override;
   bool cancelChoice(double now, RequestId id, uint32_t choice, EndReason reason) override;
   void propose(RequestId id, uint32_t choice, std::span<const int32_t> tokens, std::span<const float> chances, std::span<const int8_t> parents) override;
@@ -101,7 +101,7 @@ private:
 
   // Requests and queues (Scheduler.cpp).
   double advance(double now);
-  Status validate(const ScheduledRequest &request) const;
+  Status validate(const ScheduledRequest &request, Reason &why) const;
   uint32_t tenantOf(const std::string &name);
   void enqueue(uint32_t request, uint32_t choice, bool arrival);
   void dequeue(uint32_t request, uint32_t choice);
@@ -133,13 +133,16 @@ private:
   bool promptBesideFlood() const;
   bool floods(const Tenant &tenant) const;
   bool lastRowsKept(const RequestState &request, uint32_t rowsNeeded) const;
-  bool makeRoom(const RequestState &request, Reason &why);
-  Reason roomFor(const RequestState &request, const Choice &choice, uint32_t rowsNeeded, uint32_t hit, uint32_t promise,
-                 uint32_t forks);
+  bool makesWayFor(const RequestState &request, const Row &row) const;
+  bool canMakeRoom(const RequestState &request, uint32_t rowsNeeded, uint32_t hit, uint32_t promise, uint32_t forks) const;
+  bool makeRoom(const RequestState &request, uint32_t rowsNeeded, uint32_t hit, uint32_t promise, uint32_t forks, Reason why);
+  bool waitsForTpot(const RequestState &request, const Choice &choice, Outcome &outcome);
+  uint32_t blocksNeeded(uint32_t group, uint32_t hit, uint32_t promise, uint32_t forks) const;
+  Reason roomFor(uint32_t rowsNeeded, uint32_t hit, uint32_t promise, uint32_t forks) const;
   bool awaitsPrefix(RequestState &request, uint32_t hit);
   bool stillAwaits(RequestState &request);
   void preempt(uint32_t row, Reason reason);
-  uint32_t victim(int64_t worseThan) const;
+  uint32_t victim(const RequestState *waiting) const;
   bool eligible(const Row &row) const;
   void addPiece(uint32_t row, uint32_t tokens, Reason reason);
   bool extendRow(uint32_t row, uint32_t tokens);

@@ -43,7 +43,12 @@ enum class Reason : uint8_t {
   endCancelled,
   endTimeout,
   endFailed,
-  rejectTtft, ///< the time to its first token cannot be met
+  // refusals: at add(), the first two also when its turn comes
+  rejectTtft,    ///< the time to its first token cannot be met
+  rejectTpot,    ///< the time per token that it asks for cannot be met
+  rejectQueue,   ///< so many requests wait already
+  rejectTokens,  ///< so many prompt tokens wait already
+  rejectInvalid, ///< a field is wrong, or the context does not hold its prompt
   none,
 };
 constexpr uint32_t reasonCount = static_cast<uint32_t>(Reason::none) + 1;

@@ -6,7 +6,7 @@
 namespace lathe::runtime {
 
 void TraceWriter::header(const Program &program, std::span<const uint32_t> blocks, const SchedulerOptions &o) {
-  buffer += "lathe-trace 4\n";
+  buffer += "lathe-trace 5\n";
   line('O').number(o.maxSequences).number(o.contextTokens).number(o.stepTokens).number(o.maxResults);
   number(o.maxQueued).number(o.maxQueuedTokens).number(static_cast<uint64_t>(o.policy));
   number(static_cast<uint64_t>(o.preemption)).number(o.prefixCache).number(o.savedKvBytes).real(o.saveBytesPerSecond);
@@ -28,14 +28,16 @@ void TraceWriter::header(const Program &program, std::span<const uint32_t> block
   }
 }
 
-void TraceWriter::add(double now, const ScheduledRequest &r, bool accepted) {
+void TraceWriter::add(double now, const ScheduledRequest &r, Reason refusal) {
   line('A').real(now).number(r.id).number(r.choices).number(r.maxTokens).number(static_cast<uint64_t>(r.promptRows));
   integer(r.priority).real(r.deadline).real(r.ttftTarget).real(r.tpotTarget).bytes(r.tenant).bytes(r.cacheSalt);
   bytes(r.adapter).number(r.prompt.size());
   for (int32_t token : r.prompt)
     integer(token);
   end();
-  line('a').number(accepted).end();
+  line('a').number(refusal == Reason::none);
+  if (refusal != Reason::none) word(toString(refusal));
+  end();
 }
 
 void TraceWriter::ends(std::span<const PlannedEnd> list) {

@@ -65,7 +65,7 @@ public:
     buffer.clear();
   }
   void header(const Program &program, std::span<const uint32_t> blocks, const SchedulerOptions &options);
-  void add(double now, const ScheduledRequest &request, bool accepted);
+  void add(double now, const ScheduledRequest &request, Reason refusal);
   void plan(double now, const StepPlan &plan);
   void commit(double now, double seconds, std::span<const StepPiece> pieces, std::span<const PieceResult> results);
   void ends(std::span<const PlannedEnd> ends);

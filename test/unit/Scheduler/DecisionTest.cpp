@@ -86,6 +86,58 @@ TEST(Victim, TheWorstPriorityWhateverItsLength) {
   EXPECT_EQ(firstVictim(SchedulingPolicy::fcfs, {{24, 5}, {12, 0}, {16, 1}}), 2u);     // which other policies do not ask
 }
 
+// Who was let in because it had waited long is not thrown out by who came since.
+TEST(Victim, AgeCountsThere) {
+  for (double aging : {1.0, 1e6}) {
+    SchedulerOptions o;
+    o.policy = SchedulingPolicy::priority;
+    o.maxSequences = 1;
+    o.agingSeconds = aging;
+    Fixture f(o);
+    ScheduledRequest old = Fixture::request(1, 4, 40), better = Fixture::request(2, 4, 4);
+    old.priority = 3, better.priority = 0;
+    ASSERT_TRUE(f.scheduler->add(0, std::move(old)).ok());
+    f.now = 5; // worth 5 levels, or none
+    f.commit(f.plan());
+    ASSERT_TRUE(f.scheduler->add(f.now, std::move(better)).ok());
+    EXPECT_EQ(f.plan().preempted.size(), aging == 1 ? 0u : 1u) << aging;
+  }
+}
+
+// Nobody is stopped for who does not get in all the same.
+TEST(Victim, NotInVain) {
+  for (uint32_t choices : {3u, 2u}) { // rows
+    SchedulerOptions o;
+    o.policy = SchedulingPolicy::priority;
+    o.maxSequences = 4;
+    Fixture f(o);
+    for (RequestId id = 1; id <= 4; ++id) {
+      ScheduledRequest r = Fixture::request(id, 4, 40);
+      r.priority = id <= 2 ? -1 : 5;
+      ASSERT_TRUE(f.scheduler->add(f.now, std::move(r)).ok());
+    }
+    f.commit(f.plan());
+    ScheduledRequest r = Fixture::request(5, 4);
+    r.choices = choices;
+    ASSERT_TRUE(f.scheduler->add(f.now, std::move(r)).ok());
+    EXPECT_EQ(f.plan().preempted.size(), choices == 3 ? 0u : 2u);
+  }
+  for (uint32_t prompt : {24u, 16u}) { // blocks: 2 are free, the worse one has 4, and 7 or 5 are needed
+    SchedulerOptions o;
+    o.policy = SchedulingPolicy::priority;
+    o.maxSequences = 4;
+    Fixture f(o, 16);
+    for (RequestId id = 1; id <= 2; ++id) {
+      ScheduledRequest r = Fixture::request(id, id == 1 ? 36 : 12, 8);
+      r.priority = id == 1 ? -1 : 5;
+      ASSERT_TRUE(f.scheduler->add(f.now, std::move(r)).ok());
+    }
+    f.commit(f.plan());
+    ASSERT_TRUE(f.scheduler->add(f.now, Fixture::request(3, prompt, 8)).ok());
+    EXPECT_EQ(f.plan().preempted.size(), prompt == 24 ? 0u : 1u);
+  }
+}
+
 // A block of 4 tokens has 8 bytes, so L tokens cost 2 x 8 x L / 4 bytes there and back.
 TEST(SaveOrRecompute, LengthAndRateDecide) {
   // As many rows as 32 ride along for nearly nothing, then each takes a millisecond.

@@ -728,18 +728,26 @@ TEST(Policy, PriorityStartsAtOnceAndAges) {
     mixed[i].spec.priority = i % 10 == 3 ? 2 : 0;
   o.afterStep = nullptr;
   double low[2], high[2]; // with aging, without
+  uint32_t aged = 0, agedPreempted = 0;
   for (int off = 0; off < 2; ++off) {
     o.scheduler.agingSeconds = off ? 1e6 : 2;
-    SimReport aged = mustRun(mixed, o);
+    SimReport run = mustRun(mixed, o);
     low[off] = high[off] = 0;
     for (size_t i = 0; i < mixed.size(); ++i) {
       double &place = i % 10 == 3 ? low[off] : high[off];
-      place = std::max(place, aged.outcomes[i].queued - mixed[i].arrival);
+      double waited = run.outcomes[i].queued - mixed[i].arrival;
+      place = std::max(place, waited);
+      if (off || i % 10 != 3 || waited <= 2 * 2) continue;
+      ++aged; // it ran because it had waited: who came since does not throw it out
+      agedPreempted += run.outcomes[i].preemptions > 0;
     }
   }
   std::printf(
       "aging 2 s a level, 2 levels worse: waits at most %.1f s, better %.1f s; without aging %.1f s and %.1f s\n",
       low[0], high[0], low[1], high[1]);
+  std::printf("%u of them ran because they had waited long, %u of these were preempted\n", aged, agedPreempted);
+  EXPECT_GT(aged, 10u);
+  EXPECT_EQ(agedPreempted, 0u);
   // Two levels are 4 s; beyond that it waits as if it were of the better priority.
   EXPECT_LE(low[0], high[0] + 2 * 2 + 1);
   EXPECT_GT(low[1], high[1] + 2 * 2 + 1); // so the bound is the aging's

@@ -81,6 +81,14 @@ TEST(Scheduler, AddNamesTheField) {
   expectRefused(add([](R &r) { r.id = 12; }), StatusCode::resourceExhausted,
                 "the queue is full: 2 requests wait, which is the limit");
   EXPECT_EQ(f.scheduler->stats().rejectedQueue, 2u);
+  // Each has its reason, counted and in the trace.
+  auto counted = [&](Reason reason) { return f.scheduler->stats().reasons[static_cast<size_t>(reason)]; };
+  EXPECT_EQ(counted(Reason::rejectQueue), 1u);
+  EXPECT_EQ(counted(Reason::rejectTokens), 1u);
+  EXPECT_EQ(counted(Reason::rejectInvalid), 8u);
+  Reason why = Reason::none;
+  EXPECT_FALSE(f.scheduler->add(0, Fixture::request(13, 4), &why).ok());
+  EXPECT_EQ(why, Reason::rejectQueue);
   EXPECT_GE(f.scheduler->forecast().retryAfter(), 1.0);
 }
 
@@ -105,6 +113,73 @@ TEST(Scheduler, DeadlinePolicyRefusesAtOnce) {
   EXPECT_EQ(plan.ended[0].reason, Reason::rejectTtft);
   EXPECT_EQ(plan.rows, 0u);
   EXPECT_TRUE(f.scheduler->idle());
+}
+
+// A time per token that cannot be had is nobody else's business.
+TEST(Scheduler, TimesPerTokenThatCannotBeMet) {
+  SchedulerOptions o;
+  o.policy = SchedulingPolicy::deadline;
+  o.cost = StepCostModel(0.010, 0.001); // one sequence 11 ms a token
+  o.learnCost = false;
+  Trace trace;
+  Fixture f(o, 64, &trace);
+  auto add = [&](RequestId id, double tpot, uint32_t tokens = 40) {
+    ScheduledRequest r = Fixture::request(id, 4, tokens);
+    r.tpotTarget = tpot;
+    return f.scheduler->add(f.now, std::move(r));
+  };
+  auto step = [&] {
+    const StepPlan &plan = f.plan();
+    if (plan.rows) f.commit(plan);
+  };
+  auto runs = [&](RequestId id) { return f.scheduler->decodingRow(id, 0) != UINT32_MAX; };
+  Status status = add(1, 0.001);
+  EXPECT_EQ(status.code(), StatusCode::resourceExhausted);
+  EXPECT_EQ(status.message(), "a token takes 0.0110 s at least, the request's target is 0.0010 s");
+  EXPECT_EQ(f.scheduler->stats().rejectedDeadline, 1u);
+  ASSERT_TRUE(add(2, 0).ok());
+  step();
+  step();
+  // Possible alone but not beside the other: it waits, and those behind it do not.
+  ASSERT_TRUE(add(3, 0.0125).ok());
+  ASSERT_TRUE(add(4, 0).ok());
+  step();
+  step();
+  EXPECT_TRUE(runs(2));
+  EXPECT_FALSE(runs(3));
+  EXPECT_TRUE(runs(4));
+  // Until its first token is due.
+  f.now += 10;
+  const StepPlan &late = f.plan();
+  ASSERT_EQ(late.ended.size(), 1u);
+  EXPECT_EQ(late.ended[0].request, 3u);
+  EXPECT_EQ(late.ended[0].reason, Reason::rejectTpot);
+  f.commit(late);
+  while (!f.scheduler->idle())
+    step();
+  // Alone it runs, and others wait for its sake, but not for longer than they may.
+  ASSERT_TRUE(add(5, 0.0125, 60).ok());
+  step();
+  ASSERT_TRUE(add(6, 0).ok());
+  step();
+  step();
+  EXPECT_TRUE(runs(5));
+  EXPECT_FALSE(runs(6));
+  EXPECT_GT(f.scheduler->stats().reasons[static_cast<size_t>(Reason::waitTpot)], 0u);
+  f.now += 10;
+  for (int i = 0; i < 6; ++i) // its prompt gets a row a step
+    step();
+  EXPECT_TRUE(runs(6));
+  // One that was possible when it came and is not any more (the machine got slower) holds nobody back.
+  f.scheduler->assumeCost(StepCostModel(0.020, 0.001));
+  ASSERT_TRUE(add(7, 0).ok());
+  step();
+  step();
+  EXPECT_TRUE(runs(7));
+  EXPECT_TRUE(f.scheduler->checkInvariants().ok());
+  f.scheduler.reset();
+  EXPECT_NE(trace.text.find("\na 0 reject-tpot\n"), std::string::npos);
+  EXPECT_NE(trace.text.find(" rejected reject-tpot "), std::string::npos);
 }
 
 TEST(Scheduler, PromptThenTokensThenLength) {
@@ -467,10 +542,10 @@ TEST(Replay, SameDecisionsAndTheFirstThatDiffers) {
     (void)replayTrace(broken).ok();
   }
   EXPECT_EQ(replayTrace("hello").status().message(),
-            "expected a trace that begins with 'lathe-trace 4', found 'hello'");
-  EXPECT_EQ(replayTrace("lathe-trace 4\nO 1 2 x\n").status().message(),
+            "expected a trace that begins with 'lathe-trace 5', found 'hello'");
+  EXPECT_EQ(replayTrace("lathe-trace 5\nO 1 2 x\n").status().message(),
             "line 2 of the trace cannot be read: 'O 1 2 x'");
-  EXPECT_EQ(replayTrace("lathe-trace 4\nG 0 0 4096 8 4294967295\nP 0\n").status().message(),
+  EXPECT_EQ(replayTrace("lathe-trace 5\nG 0 0 4096 8 4294967295\nP 0\n").status().message(),
             "the trace asks for 4294967295 KV blocks and 64 sequences of 0 tokens");
 }
 

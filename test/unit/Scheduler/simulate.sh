@@ -24,7 +24,7 @@ expect() { # message, arguments
   grep -qF -e "$message" error.txt || { cat error.txt >&2; exit 1; }
 }
 expect "cannot open 'no-such.trace'" replay no-such.trace
-expect "cost.txt: expected a trace that begins with 'lathe-trace 4'" replay cost.txt
+expect "cost.txt: expected a trace that begins with 'lathe-trace 5'" replay cost.txt
 expect "unknown policy 'lifo', expected fcfs, priority, fair or deadline" simulate --policy lifo
 expect "--preemption: expected automatic, recompute or save, found 'swap'" simulate --preemption swap
 expect "changed.out: line 1 of the step times: expected rising 'ROWS SECONDS'" simulate --cost changed.out

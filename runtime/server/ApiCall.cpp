@@ -167,10 +167,10 @@ void ApiCall::takeEvents() {
   }
 }
 
-void ApiCall::firstChunk(PromptState &prompt, uint32_t index, std::string &out) {
+void ApiCall::firstChunk(PromptState &prompt, ChoiceState &choice, uint32_t index, std::string &out) {
   if (begunChoices[index]) return;
   begunChoices[index] = true;
-  out += chunks->first(prompt, index);
+  out += chunks->first(prompt, choice, index);
 }
 
 void ApiCall::handle(EngineEvent &e, std::string &out) {
@@ -191,7 +191,7 @@ void ApiCall::handle(EngineEvent &e, std::string &out) {
   uint32_t index = e.prompt * work->request.choices + e.choice;
   if (e.kind == Event::piece) {
     if (chunks) {
-      firstChunk(prompt, index, out);
+      firstChunk(prompt, choice, index, out);
       out += chunks->piece(choice, index, e.sample, e.text);
       return;
     }
@@ -205,7 +205,7 @@ void ApiCall::handle(EngineEvent &e, std::string &out) {
   choice.stopToken = e.stopToken;
   if (e.reason == EndReason::stop || e.reason == EndReason::length) {
     if (!chunks) return;
-    firstChunk(prompt, index, out);
+    firstChunk(prompt, choice, index, out);
     out += chunks->last(prompt, choice, index);
   } else if (e.reason == EndReason::timeout) {
     ApiError timeout;

@@ -32,7 +32,7 @@ private:
   std::optional<ApiError> submit();
   void takeEvents();
   void handle(EngineEvent &event, std::string &out);
-  void firstChunk(PromptState &prompt, uint32_t index, std::string &out);
+  void firstChunk(PromptState &prompt, ChoiceState &choice, uint32_t index, std::string &out);
   void allFinished(std::string &out);
   void cancelEngine();
   void replyWith(HttpReply reply);

@@ -108,19 +108,20 @@ std::string ChunkWriter::chunk(const std::string &choices, const std::string &us
   return text + "}\n\n";
 }
 
-std::string ChunkWriter::first(const PromptState &prompt, uint32_t index) {
-  std::string choice = "{\"index\":" + std::to_string(index);
+std::string ChunkWriter::first(const PromptState &prompt, ChoiceState &choice, uint32_t index) {
+  std::string out = "{\"index\":" + std::to_string(index);
   if (request.endpoint == Endpoint::chat)
-    return chunk(choice + ",\"delta\":{\"role\":\"assistant\",\"content\":\"\",\"refusal\":null},\"logprobs\":null,"
+    return chunk(out + ",\"delta\":{\"role\":\"assistant\",\"content\":\"\",\"refusal\":null},\"logprobs\":null,"
                           "\"finish_reason\":null}", "null");
   if (!request.echo) return "";
   std::string logprobs = "null";
   if (request.logprobs) {
     CompletionLogprobs list(model, request.sampling.logprobs);
     list.add(prompt.logprobs);
+    choice.offset = list.offset();
     logprobs = list.object();
   }
-  return chunk(choice + ",\"text\":" + jsonString(promptText(request, model, prompt, index / request.choices)) +
+  return chunk(out + ",\"text\":" + jsonString(promptText(request, model, prompt, index / request.choices)) +
                    ",\"logprobs\":" + logprobs + ",\"finish_reason\":null}", "null");
 }
 

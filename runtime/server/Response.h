@@ -43,8 +43,8 @@ std::string answerBody(const AnswerHead &head, const ApiRequest &request, const 
 class ChunkWriter {
 public:
   ChunkWriter(const AnswerHead &head, const ApiRequest &request, const ServedModel &model);
-  /// The role of a chat's choice, or the prompt that a completion repeats.
-  std::string first(const PromptState &prompt, uint32_t index);
+  /// The role of a chat's choice, or the prompt that a completion repeats: the offsets of |choice| go on behind it.
+  std::string first(const PromptState &prompt, ChoiceState &choice, uint32_t index);
   /// Text and the token it came with (|sample.token| -1: none).
   std::string piece(ChoiceState &choice, uint32_t index, const Sample &sample, std::string_view text);
   std::string last(const PromptState &prompt, const ChoiceState &choice, uint32_t index);

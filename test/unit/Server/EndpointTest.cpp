@@ -155,9 +155,19 @@ TEST(Endpoint, CompletionLogprobsAndEcho) {
     EXPECT_EQ(lists["text_offset"][i], pieces.size()); // all of one byte here
     pieces += lists["tokens"][i];
   }
-  // Streamed: the prompt first, then the offsets of each token go on from 0 for what is new.
-  auto events = server.post("/v1/completions", R"({"prompt":[1,2,3],"logprobs":1,"echo":true,"stream":true})").events();
+  // Streamed: the prompt first, then the rest; put together the same lists, for each choice.
+  auto events = server.post("/v1/completions", R"({"prompt":[1,2,3],"logprobs":1,"echo":true,"stream":true,"max_tokens":2,"n":2})").events();
   EXPECT_EQ(json::parse(events[0])["choices"][0]["logprobs"]["tokens"].size(), 3u);
+  json together[2];
+  for (const std::string &event : events) {
+    json chunk = json::parse(event, nullptr, false);
+    if (!chunk.is_object() || chunk["choices"][0]["logprobs"].is_null()) continue;
+    for (auto &[name, list] : chunk["choices"][0]["logprobs"].items())
+      for (const json &value : list)
+        together[chunk["choices"][0]["index"].get<int>()][name].push_back(value);
+  }
+  EXPECT_EQ(together[0], lists);
+  EXPECT_EQ(together[1], lists);
 }
 
 TEST(Endpoint, PromptLogprobs) {

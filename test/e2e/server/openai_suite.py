@@ -5,6 +5,7 @@ import json
 import struct
 import subprocess
 import sys
+import tempfile
 
 import httpx
 import openai
@@ -73,6 +74,47 @@ def test_n_and_stop(client, server):
     stop = plain[5:7]
     cut = client.completions.create(model="smol", prompt="1, 2, 3, 4,", max_tokens=16, temperature=0, stop=[stop]).choices[0]
     assert cut.text == plain[:plain.index(stop)] and cut.finish_reason == "stop" and cut.stop_reason == stop
+
+
+def test_stop_over_token_borders(client, server):
+    """A stop string that begins in one token and ends in the next: streamed, nothing of it leaks, and nothing else is lost."""
+    ask = dict(model="smol", prompt="1, 2, 3, 4,", max_tokens=24, temperature=0)
+    plain = client.completions.create(**ask, logprobs=0).choices[0]
+    tokens, found = plain.logprobs.tokens, 0
+    for i in range(2, len(tokens) - 2):
+        stop = tokens[i][-1:] + tokens[i + 1] + tokens[i + 2][:1]
+        at = len("".join(tokens[:i + 1])) - 1
+        if plain.text.find(stop) != at:  # it comes before, or a character is cut
+            continue
+        found += 1
+        whole = client.completions.create(**ask, stop=[stop, "never said"]).choices[0]
+        assert whole.text == plain.text[:at] and whole.finish_reason == "stop" and whole.stop_reason == stop, (stop, whole)
+        chunks = [c.choices[0] for c in client.completions.create(**ask, stop=["never said", stop], stream=True) if c.choices]
+        assert "".join(c.text for c in chunks) == whole.text, (stop, chunks)
+        assert chunks[-1].finish_reason == "stop" and chunks[-1].stop_reason == stop
+        if found == 4:
+            break
+    assert found, tokens
+    # What looks like the beginning of one is held back, not lost.
+    near = plain.text[4:7] + "\0"
+    chunks = client.completions.create(**ask, stop=[near], stream=True)
+    assert "".join(c.choices[0].text for c in chunks if c.choices) == plain.text
+
+
+def test_choices_streamed(client, server):
+    """n with a seed and logprobs: put together, a stream is the whole answer."""
+    ask = dict(model="smol", messages=QUESTION, n=3, temperature=1.2, seed=11, max_tokens=10, logprobs=True, top_logprobs=2)
+    whole, again = (client.chat.completions.create(**ask).choices for _ in range(2))
+    assert [c.message.content for c in whole] == [c.message.content for c in again]
+    texts, tokens, ends = [""] * 3, [[], [], []], [None] * 3
+    for chunk in client.chat.completions.create(**ask, stream=True):
+        for choice in chunk.choices:
+            texts[choice.index] += choice.delta.content or ""
+            tokens[choice.index] += choice.logprobs.content if choice.logprobs else []
+            ends[choice.index] = choice.finish_reason or ends[choice.index]
+    assert texts == [c.message.content for c in whole]
+    assert tokens == [c.logprobs.content for c in whole]
+    assert ends == [c.finish_reason for c in whole]
 
 
 def test_chat_logprobs(client, server):
@@ -165,6 +207,25 @@ def test_errors(client, server):
     refused(openai.BadRequestError, ask(extra_body={"chat_template": "x"}), param="chat_template")
     refused(openai.BadRequestError, lambda: client.embeddings.create(model="smol", input="a", dimensions=7), param="dimensions")
     ask(tools=[], tool_choice="none", user="u", store=False, response_format={"type": "text"}, extra_body={"frobnicate": 1})()
+
+
+def test_keys_and_their_bounds(client, server):
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as keys:
+        keys.write(json.dumps({"name": "one", "key": "sk-one-of-them", "concurrency": 1}) + "\n")
+        keys.flush()
+        with Server(LATHE, [ARTIFACT], "--served-name", "smol", "--ctx", "2048", "--max-seqs", "4", "--api-key-file", keys.name) as closed:
+            def of(key):
+                return openai.OpenAI(base_url=closed.url + "/v1", api_key=key, max_retries=0, timeout=120)
+            ask = dict(model="smol", prompt="Hi", max_tokens=2)
+            refused(openai.AuthenticationError, lambda: of("sk-another").completions.create(**ask), code="invalid_api_key")
+            with of("sk-one-of-them").completions.create(**{**ask, "max_tokens": 1900}, stream=True, extra_body={"ignore_eos": True}) as first:
+                next(iter(first))
+                try:
+                    of("sk-one-of-them").completions.create(**ask)
+                    raise AssertionError("expected a RateLimitError")
+                except openai.RateLimitError as error:
+                    assert error.code == "concurrency_exceeded" and int(error.response.headers["retry-after"]) >= 1, error
+                assert of("sk-one-of-them").models.list().data[0].id == "smol"  # who only looks uses nothing up
 
 
 def test_an_error_inside_a_stream(client, server):

@@ -4,11 +4,12 @@
 Rounds of `lathe load` (closed and open loop, conversations, shared prefixes, clients that leave or read slowly) run beside
 clients that send what is malformed and clients that stall. Resident memory is read all the time; a line is fitted to the
 last two thirds, and over that time it may rise by no more than 2 % of the memory. The KV cache is small, so that all of it
-has been touched by then.
+has been touched by then. Latencies of the last third are those of the first, and nobody is refused.
 """
 import itertools
 import json
 import random
+import statistics
 import subprocess
 import sys
 import threading
@@ -25,7 +26,7 @@ MIXES = [
     ["-n", "8", "-c", "8", "--input", "30", "--output", "100", "--slow", "0.5", "--slow-rate", "8000"],
 ]
 end = time.monotonic() + seconds
-samples, counts, problems = [], {"complete": 0, "aborted": 0, "refused": 0, "failed": 0, "rounds": 0}, []
+samples, latencies, counts, problems = [], [], {"complete": 0, "aborted": 0, "refused": 0, "failed": 0, "rounds": 0}, []
 
 
 def rounds(server):
@@ -41,6 +42,8 @@ def rounds(server):
         for name in ("complete", "aborted", "refused", "failed"):
             counts[name] += summary[name]
         counts["rounds"] += 1
+        if number % len(MIXES) < 3:  # the others wait on purpose
+            latencies.append((number % len(MIXES), summary["ttft"]["p99"], summary["itl"]["p99"]))
         if summary["failed"]:
             problems.append(str(summary["errors"]))
 
@@ -88,5 +91,18 @@ with Server(lathe, [artifact], "--ctx", "1024", "--max-seqs", "16", "--memory", 
     slope = sum((t - mean_t) * (m - mean_m) for t, m in late) / max(1e-9, sum((t - mean_t) ** 2 for t, _ in late))
     rise = slope * (late[-1][0] - late[0][0])
     print(f"soak: {seconds:.0f} s, {counts}; memory {mean_m / 1e6:.1f} MB, {rise / 1e6:+.2f} MB over the last {late[-1][0] - late[0][0]:.0f} s")
+    # Does it get slower? By mix, the medians over the rounds of the first and of the last third; half as much again is the machine's.
+    third = len(latencies) // 3
+    for name, column in (("ttft", 1), ("itl", 2)):
+        for mix in range(3):
+            first, last = ([r[column] for r in part if r[0] == mix] for part in (latencies[:third], latencies[-third:]))
+            if len(first) < 3 or len(last) < 3:
+                continue
+            first, last = statistics.median(first), statistics.median(last)
+            print(f"soak: mix {mix}, p99 {name} {first:.4f} s in the first third, {last:.4f} s in the last")
+            assert last <= 1.5 * first + 0.01, f"mix {mix}: the p99 of {name} rises from {first:.4f} to {last:.4f} s"
     assert not problems, problems[:5]
+    # The queue holds all of a mix: nothing is a reason to refuse, and somebody was answered all the time.
+    assert counts["refused"] <= counts["complete"] / 1000, counts
+    assert counts["rounds"] >= seconds / 60, counts
     assert rise <= 0.02 * mean_m, f"resident memory rises by {rise / 1e6:.2f} MB"

@@ -11,7 +11,6 @@ namespace {
 
 // A request may not take memory or time out of proportion to its prompt.
 constexpr size_t maxStops = 64, maxStopBytes = 16 << 10, maxNameBytes = 1024, maxStopTokens = 4096;
-constexpr uint64_t maxPromptScores = 1 << 20;
 
 template <typename... Args> Status wrong(const char *format, Args... args) {
   if constexpr (sizeof...(args) == 0)

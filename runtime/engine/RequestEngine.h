@@ -156,6 +156,9 @@ public:
   virtual void requestDone(const std::string &tenant, EndReason reason, const RequestUsage &usage) = 0;
 };
 
+/// Values of `prompt_logprobs` that one request may ask for: so many a token, times its tokens.
+constexpr uint64_t maxPromptScores = 1 << 20;
+
 /// Limits in force, for the lines a server prints at start.
 struct EngineLimits {
   uint64_t kvTokens = 0;

@@ -7,6 +7,8 @@
 #include "runtime/server/ApiCall.h"
 #include "runtime/server/JsonText.h"
 #include "runtime/server/Page.h"
+#include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <cmath>
 #include <ctime>
@@ -103,9 +105,11 @@ std::optional<ApiError> Api::mayCall(const HttpHead &head, const Route &route, i
     return error(403, "permission_error", "origin_not_allowed",
                  "Origin " + jsonString(head.origin.substr(0, 100)) + " is not allowed; see --cors-origin");
   if (options.keys.empty() || open(route.kind)) return std::nullopt;
-  constexpr std::string_view bearer = "Bearer ";
+  constexpr std::string_view bearer = "Bearer "; // the scheme in any case (RFC 9110, 11.1)
   std::string_view given = head.authorization;
-  if (given.starts_with(bearer)) key = options.keys.find(given.substr(bearer.size()));
+  auto same = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b)); };
+  if (given.size() > bearer.size() && std::equal(bearer.begin(), bearer.end(), given.begin(), same))
+    key = options.keys.find(given.substr(bearer.size()));
   if (key < 0)
     return error(401, "authentication_error", "invalid_api_key",
                  given.empty() ? "expected a key in the header 'Authorization: Bearer KEY'" : "the key is not known");
@@ -220,10 +224,10 @@ HttpReply Api::simple(const Route &route, const HttpHead &head) const {
 }
 
 std::shared_ptr<Call> Api::start(const Admission &admission, HttpHead head, std::string body,
-                                 std::shared_ptr<Transport> transport) {
-  auto call = std::make_shared<ApiCall>(*this, admission, std::move(head), std::move(transport));
+                                 std::shared_ptr<Transport> transport, uint64_t bodyBytes) {
+  auto call = std::make_shared<ApiCall>(*this, admission, std::move(head), std::move(transport), bodyBytes);
   calls.insert(call);
-  if (admission.key >= 0) ++callsOfKey[static_cast<size_t>(admission.key)];
+  if (call->worksForKey()) ++callsOfKey[static_cast<size_t>(admission.key)];
   ++http.inFlight;
   call->begin(std::move(body));
   return call;
@@ -231,7 +235,7 @@ std::shared_ptr<Call> Api::start(const Admission &admission, HttpHead head, std:
 
 void Api::finished(const std::shared_ptr<ApiCall> &call) {
   if (!calls.erase(call)) return;
-  if (call->key() >= 0) --callsOfKey[static_cast<size_t>(call->key())];
+  if (call->worksForKey()) --callsOfKey[static_cast<size_t>(call->key())];
   --http.inFlight;
   if (calls.empty() && onIdle) onIdle();
 }
@@ -264,9 +268,8 @@ std::string Api::newId(const char *prefix) {
 }
 
 void Api::warnIgnored(const std::vector<std::string> &names) {
-  constexpr size_t most = 100; // names come from clients: what is remembered stays small
   for (const std::string &name : names) {
-    if (warned.size() >= most) return;
+    if (warned.size() >= maxWarnedNames) return;
     std::string text = jsonString(name.substr(0, 60));
     if (warned.insert(text).second) log.write("lathe: warning: requests carry the unknown field " + text + ", which is ignored");
   }

@@ -40,9 +40,9 @@ public:
   };
   /// Looks at a head only, so that nobody without a key can send a body.
   Admission admit(const HttpHead &head);
-  /// Answers through |transport|, now or later.
+  /// Answers through |transport|, now or later. |bodyBytes|: what was reserved for the body, given back when it is parsed.
   std::shared_ptr<Call> start(const Admission &admission, HttpHead head, std::string body,
-                              std::shared_ptr<Transport> transport);
+                              std::shared_ptr<Transport> transport, uint64_t bodyBytes = 0);
   /// An error as an answer.
   HttpReply errorReply(ApiError error);
   /// The answer to what becomes no call (413, 408, ...), counted and written to the access log. |head|: what is known of the request.
@@ -61,6 +61,7 @@ public:
   std::function<void()> onIdle;
 
   metrics::HttpMetrics http;
+  uint64_t bodyBytes = 0; ///< reserved for bodies that are being read, wait for a worker or are parsed
 
 private:
   friend class ApiCall;
@@ -84,7 +85,7 @@ private:
   int64_t created; ///< seconds since 1970, of the start
   std::mt19937_64 random;
   std::unordered_set<std::shared_ptr<ApiCall>> calls;
-  std::vector<uint32_t> callsOfKey;
+  std::vector<uint32_t> callsOfKey; ///< of Kind::work: who only looks uses nothing up
   std::set<std::string> warned;
   bool isDraining = false;
   Workers workers; ///< destroyed first: jobs use the rest

@@ -11,9 +11,9 @@ namespace lathe::server {
 using namespace runtime;
 using Kind = Route::Kind;
 
-ApiCall::ApiCall(Api &api, const Api::Admission &admission, HttpHead head, std::shared_ptr<Transport> transport)
+ApiCall::ApiCall(Api &api, const Api::Admission &admission, HttpHead head, std::shared_ptr<Transport> transport, uint64_t bodyBytes)
     : api(api), admission(admission), head(std::move(head)), transport(std::move(transport)),
-      begun(std::chrono::steady_clock::now()) {}
+      bodyBytes(bodyBytes), begun(std::chrono::steady_clock::now()) {}
 
 void ApiCall::begin(std::string body) {
   auto self = shared_from_this();
@@ -79,6 +79,7 @@ void ApiCall::prepareOnWorker(const std::string &body, Prepared &out) const {
 
 void ApiCall::prepared(std::shared_ptr<Prepared> result) {
   work = std::move(result);
+  releaseBody();
   api.warnIgnored(work->request.ignored);
   if (gone) return finish(499);
   if (failure) return replyError(*failure); // the server ended meanwhile
@@ -151,7 +152,7 @@ void ApiCall::takeEvents() {
   for (EngineEvent &event : queue->take())
     handle(event, out);
   if (unfinished == 0 && !ending) allFinished(out);
-  if (!chunks || done || gone) return;
+  if (!chunks || done || gone) return; // perhaps answered just now
   if (!out.empty()) transport->send(std::move(out));
   if (ending) {
     transport->endStream();
@@ -224,6 +225,8 @@ void ApiCall::allFinished(std::string &out) {
   ending = true;
   if (gone) return finish(499);
   if (chunks) {
+    // Nothing was said yet: an error is an answer of its own, with its status and Retry-After.
+    if (failure && out.empty() && !transport->streamBegun()) return replyError(*failure);
     out += failure ? ChunkWriter::error(*failure) : chunks->usage(prompts);
     out += ChunkWriter::done();
     return;
@@ -279,6 +282,7 @@ void ApiCall::replyError(const ApiError &error) {
 void ApiCall::finish(int status) {
   if (done) return;
   done = true;
+  releaseBody();
   double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
   api.http.answered(admission.route.label, status, seconds);
   if (api.accessLog) {

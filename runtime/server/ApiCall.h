@@ -11,12 +11,14 @@ namespace lathe::server {
 /// run on the I/O thread but what is said to run on a worker.
 class ApiCall final : public Call, public std::enable_shared_from_this<ApiCall> {
 public:
-  ApiCall(Api &api, const Api::Admission &admission, HttpHead head, std::shared_ptr<Transport> transport);
+  ApiCall(Api &api, const Api::Admission &admission, HttpHead head, std::shared_ptr<Transport> transport, uint64_t bodyBytes);
   void begin(std::string body);
   void disconnected() override;
   /// Cancels because the server ends.
   void shutDown();
   int key() const { return admission.key; }
+  /// Whether it counts against its key's concurrency.
+  bool worksForKey() const { return admission.key >= 0 && admission.route.kind == Route::Kind::work; }
 
 private:
   /// What a worker makes of a body.
@@ -38,11 +40,13 @@ private:
   void replyWith(HttpReply reply);
   void replyError(const ApiError &error);
   void finish(int status);
+  void releaseBody() { api.bodyBytes -= std::exchange(bodyBytes, 0); }
 
   Api &api;
   Api::Admission admission;
   HttpHead head;
   std::shared_ptr<Transport> transport;
+  uint64_t bodyBytes;
   std::chrono::steady_clock::time_point begun;
   std::shared_ptr<Prepared> work;
   AnswerHead answer;

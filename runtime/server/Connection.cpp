@@ -4,6 +4,9 @@
 #include "runtime/server/Connection.h"
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/http/read.hpp>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
 
 namespace lathe::server {
 namespace asio = boost::asio;
@@ -11,10 +14,11 @@ namespace http = boost::beast::http;
 
 namespace {
 
-/// Bytes of further requests that are read while one is answered.
-constexpr size_t maxPipelined = 16u << 10;
-/// Seconds in which a client may still send what is thrown away, so that it gets to read why.
-constexpr double lingerSeconds = 2;
+/// How often it is looked whether a client that has sent maxPipelined bytes is still there.
+constexpr auto endInterval = std::chrono::milliseconds(200);
+/// Seconds of silence after which the kernel asks whether the client still exists, seconds between two questions, and questions without
+/// an answer.
+constexpr int keepInterval = 10, keepCount = 3, keepIdle = keepAliveSeconds - keepCount * keepInterval;
 
 const char *reasonPhrase(int status) {
   return http::obsolete_reason(static_cast<http::status>(status)).data();
@@ -31,7 +35,7 @@ ApiError simpleError(int status, const char *code, std::string message) {
 } // namespace
 
 Connection::Connection(Socket s, ConnectionContext &context)
-    : socket(std::move(s)), context(context), timer(socket.get_executor()), lastProgress(Clock::now()) {
+    : socket(std::move(s)), context(context), timer(socket.get_executor()), endTimer(socket.get_executor()), lastProgress(Clock::now()) {
   Error ignored;
   auto endpoint = socket.remote_endpoint(ignored);
   remote = endpoint.address().to_string();
@@ -43,6 +47,11 @@ void Connection::start() {
   // A small buffer in the kernel, so that a client that does not read is seen before megabytes are gone.
   socket.set_option(asio::socket_base::send_buffer_size(128 << 10), ignored);
   socket.non_blocking(true, ignored);
+  socket.set_option(asio::socket_base::keep_alive(true), ignored);
+  int fd = socket.native_handle();
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &keepIdle, sizeof keepIdle);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &keepInterval, sizeof keepInterval);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &keepCount, sizeof keepCount);
   context.all.insert(this);
   ++context.api.http.connections;
   ++context.api.http.accepted;
@@ -55,6 +64,7 @@ void Connection::close() {
   releaseBody();
   Error ignored;
   timer.cancel(ignored);
+  endTimer.cancel(ignored);
   socket.close(ignored);
   context.all.erase(this);
   --context.api.http.connections;
@@ -96,7 +106,7 @@ void Connection::timeout() {
       ++context.api.http.slowReaders;
       return close();
     }
-    if (streaming && !writing && silent >= o.pingSeconds * 0.99) send(": ping\n\n");
+    if ((streaming || !streamHead.empty()) && !writing && silent >= o.pingSeconds * 0.99) send(": ping\n\n");
     return arm(std::min(o.pingSeconds, o.writeTimeout));
   }
   case State::closed:
@@ -118,7 +128,7 @@ void Connection::waitForRequest(double seconds) {
 }
 
 void Connection::watch() {
-  if (buffer.size() >= maxPipelined) return;
+  if (buffer.size() >= maxPipelined) return watchForEnd();
   reading = true;
   socket.async_read_some(buffer.prepare(4096), [self = shared_from_this()](Error error, size_t bytes) {
     self->reading = false;
@@ -136,6 +146,17 @@ void Connection::watch() {
     default:
       return;
     }
+  });
+}
+
+/// Behind what is not read nothing says that the client closed its side; the kernel knows.
+void Connection::watchForEnd() {
+  endTimer.expires_after(endInterval);
+  endTimer.async_wait([self = shared_from_this()](Error error) {
+    if (error || self->state != State::answering || self->reading) return;
+    pollfd ask{self->socket.native_handle(), POLLRDHUP, 0};
+    if (poll(&ask, 1, 0) > 0 && ask.revents) return self->close();
+    self->watchForEnd();
   });
 }
 
@@ -192,12 +213,12 @@ void Connection::readBody(Api::Admission admission, HttpHead h) {
   if (parser->is_done()) return answer(admission, std::move(h));
   const ServerOptions &o = context.options;
   uint64_t need = parser->content_length().value_or(o.maxBodyBytes);
-  if (context.bodyBytes + need > o.maxBodiesBytes) {
+  if (context.api.bodyBytes + need > o.maxBodiesBytes) {
     ApiError e = simpleError(429, "overloaded", "the bodies of other requests fill the memory for bodies");
     e.type = "rate_limit_error", e.retryAfter = 1;
     return refuse(std::move(e), std::move(h));
   }
-  context.bodyBytes += reserved = need;
+  context.api.bodyBytes += reserved = need;
   arm(o.bodyTimeout);
   if (boost::beast::iequals(parser->get()[http::field::expect], "100-continue"))
     writeText("HTTP/1.1 100 Continue\r\n\r\n");
@@ -205,6 +226,7 @@ void Connection::readBody(Api::Admission admission, HttpHead h) {
                    [self = shared_from_this(), admission = std::move(admission), h = std::move(h)](Error error, size_t) mutable {
                      if (self->state == State::closed) return;
                      self->keepAlive = self->keepAlive && !error;
+                     if (self->cutOff) return self->refuse(shuttingDown(1), std::move(h));
                      if (self->timedOut)
                        return self->refuse(simpleError(408, "body_timeout", "the body did not come in time"), std::move(h));
                      if (error == http::error::body_limit)
@@ -225,12 +247,18 @@ void Connection::answer(const Api::Admission &admission, HttpHead h) {
   std::string body = std::move(parser->get().body());
   parser.reset();
   watch();
-  auto begun = context.api.start(admission, std::move(h), std::move(body), shared_from_this());
-  releaseBody();
+  auto begun = context.api.start(admission, std::move(h), std::move(body), shared_from_this(), std::exchange(reserved, 0));
   if (state == State::answering && !ended) call = std::move(begun);
 }
 
-void Connection::releaseBody() { context.bodyBytes -= std::exchange(reserved, 0); }
+void Connection::releaseBody() { context.api.bodyBytes -= std::exchange(reserved, 0); }
+
+void Connection::refuseBody() {
+  if (state != State::body) return;
+  cutOff = true;
+  Error ignored;
+  socket.cancel(ignored); // the open read answers
+}
 
 void Connection::refuse(ApiError e, HttpHead h) {
   releaseBody();
@@ -253,6 +281,7 @@ std::string Connection::head(int status, const std::string &type, const Headers 
 void Connection::reply(HttpReply r) {
   if (state != State::answering || ended) return;
   ended = true;
+  streamHead.clear();
   std::string out = head(r.status, r.type, r.headers);
   if (r.status != 204) out += "Content-Length: " + std::to_string(r.body.size()) + "\r\n";
   out += "\r\n";
@@ -262,16 +291,22 @@ void Connection::reply(HttpReply r) {
 
 void Connection::beginStream(const Headers &headers) {
   if (state != State::answering || ended) return;
-  streaming = true;
   if (!http11) keepAlive = false; // no chunks: the end of the connection is the end of the answer
-  std::string out = head(200, "text/event-stream; charset=utf-8", headers);
-  out += "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n";
-  if (http11) out += "Transfer-Encoding: chunked\r\n";
-  writeText(out + "\r\n");
+  streamHead = head(200, "text/event-stream; charset=utf-8", headers);
+  streamHead += "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n";
+  if (http11) streamHead += "Transfer-Encoding: chunked\r\n";
+  streamHead += "\r\n";
+}
+
+void Connection::sendStreamHead() {
+  if (streamHead.empty()) return;
+  streaming = true;
+  writeText(std::exchange(streamHead, ""));
 }
 
 void Connection::send(std::string data) {
   if (state != State::answering || ended || data.empty()) return;
+  sendStreamHead();
   if (!http11) return writeText(std::move(data));
   char size[24];
   std::snprintf(size, sizeof size, "%zx\r\n", data.size());
@@ -280,6 +315,7 @@ void Connection::send(std::string data) {
 
 void Connection::endStream() {
   if (state != State::answering || ended) return;
+  sendStreamHead();
   ended = true;
   if (http11) writeText("0\r\n\r\n");
   else if (!writing) answered();

@@ -20,7 +20,6 @@ class Connection;
 struct ConnectionContext {
   const ServerOptions &options;
   Api &api;
-  uint64_t bodyBytes = 0; ///< of bodies that are being read
   std::unordered_set<Connection *> all;
   std::function<void()> onClosed;
 };
@@ -34,11 +33,14 @@ public:
   void start();
   /// Closes at once; a call in progress is told.
   void close();
-  /// Whether an answer, or a part of it, is still to be sent.
-  bool busy() const { return state == State::answering || writing; }
+  /// Whether an answer, or a part of it, is still to be sent, or a body that was let in is under way.
+  bool busy() const { return state == State::answering || state == State::body || writing; }
+  /// While a body is under way: refuses it, for the server's time to end is up.
+  void refuseBody();
 
   void reply(HttpReply reply) override;
   void beginStream(const Headers &headers) override;
+  bool streamBegun() const override { return streaming; }
   void send(std::string text) override;
   void endStream() override;
   size_t unsent() const override { return outgoing.size() - written + pending.size(); }
@@ -62,11 +64,13 @@ private:
   void arm(double seconds);
   void timeout();
   void releaseBody();
+  void sendStreamHead();
+  void watchForEnd();
   std::string head(int status, const std::string &type, const Headers &headers) const;
 
   Socket socket;
   ConnectionContext &context;
-  boost::asio::steady_timer timer;
+  boost::asio::steady_timer timer, endTimer;
   boost::beast::flat_buffer buffer;
   std::optional<boost::beast::http::request_parser<boost::beast::http::string_body>> parser;
   std::string remote;
@@ -74,12 +78,14 @@ private:
   bool reading = false;  ///< the read of watch() is open
   bool timedOut = false; ///< the head or the body did not come in time
   bool keepAlive = false, http11 = true, headOnly = false;
+  bool cutOff = false;   ///< the server ends before the body came
   bool streaming = false, ended = false;
+  std::string streamHead; ///< of a stream of which nothing was sent yet
   bool writing = false;
   std::string outgoing, pending; ///< what the kernel is taking, and what comes after it
   size_t written = 0;            ///< of outgoing
   Clock::time_point lastProgress;
-  uint64_t reserved = 0; ///< of context.bodyBytes
+  uint64_t reserved = 0; ///< of the API's bodyBytes
   std::shared_ptr<Call> call;
 };
 

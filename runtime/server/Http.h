@@ -30,14 +30,16 @@ struct HttpReply {
   std::string body;
 };
 
-/// Carries one answer: either reply(), or beginStream(), send()... and endStream(). After the client is gone all of them
-/// do nothing.
+/// Carries one answer: either reply(), or beginStream(), send()... and endStream(), or reply() after beginStream() while streamBegun()
+/// is false. After the client is gone all of them do nothing.
 class Transport {
 public:
   virtual ~Transport() = default;
   virtual void reply(HttpReply reply) = 0;
-  /// Status 200, text/event-stream.
+  /// Status 200, text/event-stream; sent with the first text, or with a comment when none comes for a while.
   virtual void beginStream(const Headers &headers) = 0;
+  /// Whether the head of a stream was sent, so that another status is too late.
+  virtual bool streamBegun() const = 0;
   virtual void send(std::string text) = 0;
   virtual void endStream() = 0;
   /// Bytes that the kernel has not taken yet.

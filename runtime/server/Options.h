@@ -15,6 +15,12 @@ class ModelMetrics;
 
 namespace lathe::server {
 
+// What no flag changes.
+constexpr uint32_t maxPipelined = 16u << 10; ///< bytes of further requests that are read while one is answered
+constexpr double lingerSeconds = 2; ///< in which a client may still send what is thrown away, so that it gets to read why
+constexpr uint32_t keepAliveSeconds = 75; ///< after which the kernel gives up a client that vanished without a word
+constexpr size_t maxWarnedNames = 100; ///< of unknown fields in the log: they come from clients, what is remembered stays small
+
 /// Bounds of a request body's fields; docs/serving.md lists them.
 struct ApiLimits {
   uint32_t maxChoices = 16;       ///< n

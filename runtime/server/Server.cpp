@@ -24,7 +24,7 @@ struct Server::State {
               if (auto loop = weak.lock()) asio::post(*loop, std::move(job));
             },
             log, accessLog.get()),
-        context{options, api, 0, {}, [this] { checkDrained(); }} {
+        context{options, api, {}, [this] { checkDrained(); }} {
     api.onIdle = [this] { checkDrained(); };
   }
 
@@ -119,6 +119,8 @@ void Server::State::shutDown() {
   drainFor(options.shutdownTimeout, [this] {
     lost |= api.active() > 0;
     api.cancelAll();
+    for (Connection *connection : context.all)
+      connection->refuseBody();
     drainFor(2, [this] { io->stop(); }); // for the errors to be sent
   });
   asio::post(*io, [this] { checkDrained(); });
@@ -223,14 +225,17 @@ std::vector<std::string> limitLines(const std::vector<ServedModel> &models, cons
           m.name.c_str());
   }
   add("server: %u connections, header %u bytes in %g s, body %llu bytes in %g s, all bodies %llu bytes, unsent %llu bytes a "
-      "stream, %g s without a byte taken, ping after %g s, idle %g s, request %g s, shutdown %g s, %u workers",
+      "stream, %g s without a byte taken, ping after %g s, idle %g s, request %g s, shutdown %g s, %u workers; "
+      "%u bytes read behind a request, %g s for a client to read a last answer, %u s until one that vanished is given up, %zu unknown fields in the log",
       o.maxConnections, o.maxHeaderBytes, o.headerTimeout, static_cast<unsigned long long>(o.maxBodyBytes), o.bodyTimeout,
       static_cast<unsigned long long>(o.maxBodiesBytes), static_cast<unsigned long long>(o.maxUnsentBytes), o.writeTimeout,
-      o.pingSeconds, o.idleTimeout, o.requestTimeout, o.shutdownTimeout, o.workers);
+      o.pingSeconds, o.idleTimeout, o.requestTimeout, o.shutdownTimeout, o.workers,
+      maxPipelined, lingerSeconds, keepAliveSeconds, maxWarnedNames);
   add("request: n %u, %u prompts, %u stop strings of %u bytes, %u stop token ids, %u log-probabilities, %u biases, %u messages, JSON of %u levels, "
-      "%u values in chat_template_kwargs, %u bytes of cache_salt",
+      "%u values in chat_template_kwargs, %u bytes of cache_salt, prompt_logprobs of %llu values",
       o.api.maxChoices, o.api.maxPrompts, o.api.maxStops, o.api.maxStopBytes, o.api.maxStopTokens, o.api.maxLogprobs, o.api.maxBiases,
-      o.api.maxMessages, o.api.maxJsonDepth, o.api.maxTemplateNodes, o.api.maxSaltBytes);
+      o.api.maxMessages, o.api.maxJsonDepth, o.api.maxTemplateNodes, o.api.maxSaltBytes,
+      static_cast<unsigned long long>(runtime::maxPromptScores));
   add("access: %zu keys%s", o.keys.all().size(), o.keys.empty() ? ", nobody needs one" : "");
   return lines;
 }

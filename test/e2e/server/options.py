@@ -34,7 +34,7 @@ def test_lines_at_the_start(server):
                  "device cpu (", "policy deadline, ITL 12.5 ms, TTFT 60000 ms, TPOT 5000 ms, preemption save, drafts ngram whatever they cost, prefix cache off, pooling mean\n",
                  "compiled with ", "tokenizer in the file, chat template in the file, sampling defaults none\n", " matmuls of several merged; weights: ",
                  "server: 333 connections, header 16384 bytes in 3.5 s, body 3145728 bytes in 4.5 s, all bodies 11534336 bytes, unsent 78848 bytes a stream, "
-                 "6.5 s without a byte taken, ping after 0.2 s, idle 5.5 s, request 1.5 s, shutdown 8.5 s, 3 workers\n",
+                 "6.5 s without a byte taken, ping after 0.2 s, idle 5.5 s, request 1.5 s, shutdown 8.5 s, 3 workers;",
                  "access: 0 keys, nobody needs one\n", "reading memory: "):
         assert part in text, (part, text)
     rate = re.search(r"KV blocks go to the host and back at ([\d.]+) GB/s\n", text)

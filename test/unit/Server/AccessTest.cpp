@@ -102,6 +102,11 @@ TEST(Access, EverythingButHealthAndThePageNeedsAKey) {
   EXPECT_EQ(refused.headers["www-authenticate"], "Bearer");
   EXPECT_EQ(server.post("/v1/chat/completions", chat, "Authorization: Basic sk-red-key\r\n").status, 401);
   EXPECT_EQ(server.post("/v1/chat/completions", chat, red).status, 200);
+  // The scheme's case does not matter, the key's does.
+  EXPECT_EQ(server.post("/v1/chat/completions", chat, "Authorization: bearer sk-red-key\r\n").status, 200);
+  EXPECT_EQ(server.post("/v1/chat/completions", chat, "Authorization: BEARER sk-red-key\r\n").status, 200);
+  EXPECT_EQ(server.post("/v1/chat/completions", chat, "Authorization: Bearer SK-RED-KEY\r\n").status, 401);
+  EXPECT_EQ(server.post("/v1/chat/completions", chat, "Authorization: Bearer \r\n").status, 401);
 }
 
 TEST(Access, TenantAndPriorityComeFromTheKey) {
@@ -148,6 +153,19 @@ TEST(Access, AKeysConcurrencyIsBounded) {
   Client second(server.port());
   second.send(request("/v1/chat/completions", chat, red));
   EXPECT_TRUE(eventually([&] { return engine->running == 1; }));
+}
+
+TEST(Access, WhoOnlyLooksUsesNothingUp) {
+  auto engine = std::make_shared<FakeEngine>();
+  TestServer server(engine, withKeys());
+  Client looks(server.port());
+  {
+    std::lock_guard slow(engine->gate);
+    looks.send(request("/metrics", "", red));
+    EXPECT_TRUE(eventually([&] { return engine->asked == 1; }));
+    EXPECT_EQ(server.post("/v1/chat/completions", chat, red).status, 200);
+  }
+  EXPECT_EQ(looks.read().status, 200);
 }
 
 TEST(Access, HostAndOriginAreChecked) {

@@ -226,6 +226,27 @@ TEST(Endpoint, ErrorsBeforeAndInsideAStream) {
   late.reason = runtime::EndReason::rejected;
   TestServer hopeless(says(late));
   EXPECT_EQ(hopeless.post("/v1/chat/completions", chat + "}").headers["retry-after"], "7");
+  // A stream that has not begun: its head waits for the first word, so that an error still has its status.
+  late.tokens = {};
+  late.secondsBefore = 0.05;
+  TestServer later(says(late));
+  Answer rejected = later.post("/v1/chat/completions", chat + R"(,"stream":true})");
+  EXPECT_EQ(rejected.status, 429);
+  EXPECT_EQ(rejected.headers["retry-after"], "7");
+  EXPECT_EQ(rejected.json()["error"]["code"], "overloaded");
+  late.reason = runtime::EndReason::timeout;
+  TestServer unheard(says(late));
+  EXPECT_EQ(unheard.post("/v1/completions", R"({"prompt":"a","stream":true})").status, 504);
+  // After a comment it is too late for that.
+  ServerOptions often;
+  often.pingSeconds = 0.05;
+  late.reason = runtime::EndReason::rejected;
+  late.secondsBefore = 0.5;
+  TestServer pinged(says(late), often);
+  Answer begun = pinged.post("/v1/chat/completions", chat + R"(,"stream":true})");
+  EXPECT_EQ(begun.status, 200);
+  ASSERT_EQ(begun.events().size(), 2u); // comments are none
+  EXPECT_EQ(json::parse(begun.events()[0])["error"]["code"], "overloaded");
 }
 
 TEST(Endpoint, OnePromptRefusedCancelsTheOthers) {

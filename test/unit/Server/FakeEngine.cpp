@@ -114,6 +114,8 @@ bool FakeEngine::waitIdle(double seconds) {
 }
 
 EngineStats FakeEngine::stats() const {
+  ++asked;
+  std::lock_guard pass(gate);
   EngineStats stats;
   stats.running = static_cast<uint32_t>(running.load());
   stats.kvBlocks = 100;

@@ -52,7 +52,9 @@ public:
   /// What has been submitted so far.
   std::vector<runtime::Request> seen() const;
   runtime::EngineLimits bounds; ///< what limits() says
+  mutable std::mutex gate; ///< stats() waits for it: who holds it holds the worker that asks for /metrics
   std::atomic<uint64_t> running{0}, cancelled{0}, tokensSaid{0};
+  mutable std::atomic<uint64_t> asked{0}; ///< stats(), before the gate
 
 private:
   struct Job {

@@ -4,6 +4,7 @@
 #include "TestServer.h"
 #include <fstream>
 #include <gtest/gtest.h>
+#include <sstream>
 #include <unistd.h>
 
 using namespace lathe;
@@ -60,6 +61,32 @@ TEST(Limits, BodiesTogether) {
   EXPECT_EQ(server.post(chatPath, chat + "}").status, 200);
   slow.close();
   EXPECT_TRUE(eventually([&] { return server.post(chatPath, chat + ",\"x\":\"" + std::string(700, 'x') + "\"}").status == 200; }));
+}
+
+TEST(Limits, BodiesCountUntilTheyAreParsed) {
+  auto engine = says({});
+  ServerOptions options;
+  options.maxBodyBytes = 1000;
+  options.maxBodiesBytes = 1500;
+  options.workers = 1;
+  TestServer server(engine, options);
+  const std::string large = chat + ",\"x\":\"" + std::string(700, 'x') + "\"}";
+  Client metrics(server.port()), first(server.port());
+  {
+    std::lock_guard busy(engine->gate); // the only worker
+    metrics.send(request("/metrics"));
+    first.send(request(chatPath, large));
+    // The first body is read and waits for the worker: there is no room for another, however often one asks.
+    EXPECT_TRUE(eventually([&] {
+      Client second(server.port());
+      second.send(request(chatPath, large));
+      return second.readUntil("\r\n\r\n") && second.readUntil("the bodies of other requests fill the memory for bodies");
+    }));
+    EXPECT_EQ(server.get("/health").status, 200);
+  }
+  EXPECT_EQ(first.read().status, 200);
+  EXPECT_EQ(metrics.read().status, 200);
+  EXPECT_EQ(server.post(chatPath, large).status, 200);
 }
 
 TEST(Limits, TimeForHeaderAndBody) {
@@ -173,6 +200,43 @@ TEST(Limits, WhoLeavesIsCancelled) {
   EXPECT_TRUE(eventually([&] { return server.metric("lathe:http_requests_in_flight") == 1; })); // the question itself
 }
 
+// What it sent behind its request is more than is read meanwhile, so no read sees that it left.
+TEST(Limits, WhoPipelinesAndLeavesIsCancelled) {
+  auto engine = waits();
+  TestServer server(engine);
+  Client client(server.port());
+  std::string more;
+  while (more.size() < 40000)
+    more += request("/health", "", "X-Long: " + std::string(2000, 'x') + "\r\n");
+  client.send(request(chatPath, chat + "}") + more);
+  ASSERT_TRUE(eventually([&] { return engine->running == 1; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(300)); // its silence is not taken for its end
+  EXPECT_EQ(engine->cancelled, 0u);
+  client.halfClose();
+  EXPECT_TRUE(eventually([&] { return engine->cancelled == 1 && engine->running == 0; }));
+}
+
+// A peer that vanishes without a word is found by the kernel: the timer of each accepted socket runs.
+TEST(Limits, TheKernelAsksSilentClients) {
+  TestServer server(says({}));
+  Client client(server.port());
+  client.send(request("/health"));
+  EXPECT_EQ(client.read().status, 200);
+  char port[8];
+  std::snprintf(port, sizeof port, ":%04X", server.port());
+  EXPECT_TRUE(eventually([&] {
+    std::ifstream table("/proc/net/tcp");
+    std::string line, word[6];
+    while (std::getline(table, line)) {
+      std::istringstream words(line);
+      for (std::string &w : word)
+        words >> w;
+      if (word[1].ends_with(port) && word[3] == "01") return word[5].starts_with("02:"); // connected; the keepalive timer
+    }
+    return false;
+  }));
+}
+
 TEST(Limits, ACommentWhileNothingComes) {
   ServerOptions options;
   options.pingSeconds = 0.1;
@@ -238,12 +302,33 @@ TEST(Drain, TheTimeIsBounded) {
   whole.send(request(chatPath, chat + "}"));
   ASSERT_TRUE(eventually([&] { return engine->running == 2; }));
   server.shutDown();
-  auto events = stream.read().events();
-  ASSERT_EQ(events.size(), 2u);
-  EXPECT_EQ(json::parse(events[0])["error"]["code"], "shutting_down");
+  Answer streamed = stream.read(); // nothing was said yet
+  EXPECT_EQ(streamed.status, 503);
+  EXPECT_EQ(streamed.json()["error"]["code"], "shutting_down");
   EXPECT_EQ(whole.read().status, 503);
   EXPECT_FALSE(server.join());
   EXPECT_EQ(engine->cancelled, 2u);
+}
+
+TEST(Drain, ABodyThatWasLetInGetsAnAnswer) {
+  for (bool comes : {true, false}) {
+    ServerOptions options;
+    options.shutdownTimeout = comes ? 20 : 0.2;
+    TestServer server(says({}), options);
+    Client client(server.port());
+    const std::string body = chat + "}";
+    client.send("POST " + chatPath + " HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n");
+    ASSERT_TRUE(client.readUntil("100 Continue\r\n\r\n"));
+    server.shutDown();
+    if (comes) {
+      EXPECT_TRUE(eventually([&] { return server.get("/ready").status == 503; })); // so it waits for the body
+      client.send(body);
+    }
+    Answer refused = client.read(); // the first one was "100 Continue"
+    EXPECT_EQ(refused.status, 503);
+    EXPECT_EQ(refused.json()["error"]["code"], "shutting_down");
+    EXPECT_TRUE(server.join());
+  }
 }
 
 TEST(Drain, TheSecondSignalEndsAtOnce) {
@@ -299,9 +384,10 @@ TEST(Start, SaysEveryLimit) {
   EXPECT_EQ(lines[1], "model toy: KV blocks go to the host and back at 2.5 GB/s");
   EXPECT_EQ(lines[2], "model toy: device of its own");
   EXPECT_EQ(lines[3], "server: 301 connections, header 302 bytes in 30.5 s, body 303 bytes in 31.5 s, all bodies 304 bytes, unsent 305 bytes a stream, 32.5 s without a "
-                      "byte taken, ping after 33.5 s, idle 34.5 s, request 35.5 s, shutdown 36.5 s, 7 workers");
+                      "byte taken, ping after 33.5 s, idle 34.5 s, request 35.5 s, shutdown 36.5 s, 7 workers; 16384 bytes read behind a request, 2 s for a client "
+                      "to read a last answer, 75 s until one that vanished is given up, 100 unknown fields in the log");
   EXPECT_EQ(lines[4], "request: n 11, 12 prompts, 13 stop strings of 14 bytes, 15 stop token ids, 16 log-probabilities, 17 biases, 18 messages, JSON of 21 levels, 20 "
-                      "values in chat_template_kwargs, 19 bytes of cache_salt");
+                      "values in chat_template_kwargs, 19 bytes of cache_salt, prompt_logprobs of 1048576 values");
   EXPECT_EQ(lines[5], "access: 0 keys, nobody needs one");
 }
 

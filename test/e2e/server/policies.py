@@ -156,7 +156,7 @@ def beside_a_flood(policy):
 def test_fair_shares_beside_a_flood():
     fair, fcfs = beside_a_flood("fair"), beside_a_flood("fcfs")
     print(f"     of 60 requests of the other tenant are answered before: fair {fair}, fcfs {fcfs}")
-    assert fair <= 30, fair
+    assert fair <= 12, fair  # of four rows three may be taken twice until its turn comes
     assert fcfs >= 50, fcfs
 
 

@@ -9,6 +9,7 @@
 #include "lathe/base/Status.h"
 #include "runtime/artifact/Loader.h"
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -31,11 +32,15 @@ inline bool runsRows(EntryKind kind) { return kind == EntryKind::step || kind ==
 /// "Megakernel"), with the same bits.
 enum class DevicePlan { graph, megakernel };
 
+/// Hears how many bytes of a program's weights are on the device, and of how many.
+using UploadProgress = std::function<void(uint64_t done, uint64_t all)>;
+
 struct ExecutableOptions {
   unsigned threads = 0; ///< CPU: threads that work on a step; 0: one per available core
   bool pin = false;     ///< CPU: bind each thread to a core
   std::vector<uint32_t> kvBlocks; ///< blocks to allocate, one number per KV group of the program
   DevicePlan plan = DevicePlan::graph; ///< GPU
+  UploadProgress uploading = {};       ///< GPU, may be empty: told while the weights are copied to the device
 };
 
 /// Time of one launch over its calls (see Executable::setProfiling).
@@ -120,6 +125,8 @@ public:
   virtual std::string gpuCode() const { return {}; }
   virtual Result<std::unique_ptr<Executable>> prepare(std::shared_ptr<LoadedArtifact> artifact,
                                                       const ExecutableOptions &options) = 0;
+  /// Who hears of the weights' way to the device in later calls of prepare(): first 0 bytes, last all of them. A CPU reads them where they are and says nothing.
+  virtual void onUpload(UploadProgress) {}
 };
 
 /// The CPU of this process. Executables share one thread team and take turns by run.

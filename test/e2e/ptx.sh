@@ -160,6 +160,15 @@ fi
 grep -q '"variant":"sm_80"' "$WORK/run.json"
 "$BUILD/bin/lathe" inspect "$WORK/auto.lathe" | grep -q 'ptx *sm_80'
 
+# A weight is there once, however many targets read it.
+weights() { ROWS=8 model "$1" once "${@:2}" -- --layers 1 --weights q4_0,bf16,q8_0 && "$BUILD/bin/lathe" inspect "$WORK/once.lathe" | awk '$1 == "weights" { print $2 }'; }
+alone=$(weights x86)
+all=$(weights x86,sm_80,sm_90a)
+[ -n "$alone" ] && [ "$all" = "$alone" ] || { echo "error: weights: expected $alone bytes with three targets, as with x86 alone, found $all" >&2; exit 1; }
+# On a terminal it says how far the weights are.
+python3 -c 'import pty, sys; pty.spawn(sys.argv[1:])' "$BUILD/bin/lathe" run "$WORK/auto.lathe" --device emulator --prompt-ids 1 -n 1 >"$WORK/terminal.log"
+grep -q "weights to the device: MB" "$WORK/terminal.log" || { cat "$WORK/terminal.log" >&2; exit 1; }
+
 # Without NVIDIA's driver the message says so; on a machine that has it there is nothing to see here.
 if ! "$BUILD/bin/lathe" run "$WORK/auto.lathe" --device cuda --prompt-ids 1,2,3 -n 4 >/dev/null 2>"$WORK/cuda.log"; then
   grep -q "device 'cuda'" "$WORK/cuda.log" || { cat "$WORK/cuda.log" >&2; exit 1; }

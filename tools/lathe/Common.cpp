@@ -2,6 +2,7 @@
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //===----------------------------------------------------------------------===//
 #include "Commands.h"
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <sys/resource.h>
@@ -28,7 +29,7 @@ runtime::EngineOptions EngineFlags::engineOptions() const {
   return o;
 }
 
-Result<std::unique_ptr<runtime::Device>> openDevice(const EngineFlags &flags) {
+static Result<std::unique_ptr<runtime::Device>> makeDevice(const EngineFlags &flags) {
   const bool cpu = flags.device.empty() || flags.device == "cpu";
   if (!flags.plan.empty() && (cpu || (flags.plan != "graph" && flags.plan != "megakernel")))
     return makeError(StatusCode::invalidArgument, "option '--device-plan': expected %s, found '%s'", cpu ? "none with '--device cpu'" : "graph or megakernel", flags.plan.c_str());
@@ -42,6 +43,21 @@ Result<std::unique_ptr<runtime::Device>> openDevice(const EngineFlags &flags) {
     return runtime::makeCudaDevice(plan);
   }
   return makeError(StatusCode::invalidArgument, "option '--device': expected cpu, cuda or emulator, found '%s'", flags.device.c_str());
+}
+
+Result<std::unique_ptr<runtime::Device>> openDevice(const EngineFlags &flags) {
+  LATHE_ASSIGN_OR_RETURN(auto device, makeDevice(flags));
+  // On a terminal as it goes on; where messages are kept, one line of a copy that took its time.
+  using Clock = std::chrono::steady_clock;
+  device->onUpload([progress = std::make_shared<Progress>(), begin = Clock::now()](uint64_t done, uint64_t all) mutable {
+    if (!done) begin = Clock::now();
+    progress->show("weights to the device: MB", done / 1000000, all / 1000000);
+    if (done < all) return;
+    progress->clear();
+    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    if (seconds > 2) std::fprintf(stderr, "weights: %.1f MB to the device in %.1f s\n", double(all) / 1e6, seconds);
+  });
+  return device;
 }
 
 Result<std::shared_ptr<runtime::LoadedArtifact>> openModel(const std::string &path, const EngineFlags &flags, const runtime::Device &device) {

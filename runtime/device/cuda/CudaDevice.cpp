@@ -58,12 +58,16 @@ public:
   void release(uint64_t address) override {
     if (enter().ok()) (void)api->free(address);
   }
-  Result<uint64_t> share(std::span<const uint8_t> bytes, const char *what) override {
+  Result<uint64_t> share(std::span<const uint8_t> bytes, const char *what, const UploadProgress &told) override {
     LATHE_ASSIGN_OR_RETURN(uint64_t address, allocate(bytes.size(), what));
     shared.push_back(address);
     // In pieces: the file is read while the bytes before are on their way.
-    for (size_t at = 0, piece = 64 << 20; at < bytes.size(); at += piece)
-      LATHE_RETURN_IF_ERROR(upload(address + at, bytes.subspan(at, std::min(piece, bytes.size() - at))));
+    if (told) told(0, bytes.size());
+    for (size_t at = 0, piece = 64 << 20; at < bytes.size(); at += piece) {
+      const size_t size = std::min(piece, bytes.size() - at);
+      LATHE_RETURN_IF_ERROR(upload(address + at, bytes.subspan(at, size)));
+      if (told) told(at + size, bytes.size());
+    }
     return address;
   }
   Status upload(uint64_t to, std::span<const uint8_t> bytes) override {
@@ -208,15 +212,18 @@ public:
   Result<std::unique_ptr<Executable>> prepare(std::shared_ptr<LoadedArtifact> artifact, const ExecutableOptions &options) override {
     LATHE_ASSIGN_OR_RETURN(auto driver, CudaDriver::create(api, device, capability));
     ExecutableOptions mine = options;
-    mine.plan = plan;
+    mine.plan = plan, mine.uploading = uploading;
     return prepareOnGpu(std::move(driver), std::move(artifact), mine);
   }
+
+  void onUpload(UploadProgress told) override { uploading = std::move(told); }
 
 private:
   std::shared_ptr<const Api> api;
   CuDevice device;
   Capability capability;
   DevicePlan plan;
+  UploadProgress uploading;
 };
 
 struct Gpu {

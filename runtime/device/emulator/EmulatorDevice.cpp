@@ -17,7 +17,8 @@ public:
 
   Result<uint64_t> allocate(uint64_t bytes, const char *what) override { return machine->allocate(bytes, what); }
   void release(uint64_t address) override { (void)machine->release(address); }
-  Result<uint64_t> share(std::span<const uint8_t> bytes, const char *what) override {
+  Result<uint64_t> share(std::span<const uint8_t> bytes, const char *what, const UploadProgress &told) override {
+    if (told) told(0, bytes.size()), told(bytes.size(), bytes.size());
     // Read only: the emulator reports a kernel that writes to it.
     return machine->adopt(const_cast<uint8_t *>(bytes.data()), bytes.size(), true, what);
   }
@@ -81,12 +82,15 @@ public:
     o.checkRaces = std::getenv("LATHE_EMULATOR_RACES") != nullptr;
     LATHE_ASSIGN_OR_RETURN(auto machine, emulator::Emulator::create(o));
     ExecutableOptions mine = options;
-    mine.plan = plan;
+    mine.plan = plan, mine.uploading = uploading;
     return prepareOnGpu(std::make_unique<EmulatorDriver>(std::move(machine)), std::move(artifact), mine);
   }
 
+  void onUpload(UploadProgress told) override { uploading = std::move(told); }
+
 private:
   DevicePlan plan;
+  UploadProgress uploading;
 };
 
 } // namespace

@@ -8,6 +8,7 @@
 #pragma once
 #include "lathe/artifact/Format.h"
 #include "lathe/base/Status.h"
+#include "runtime/device/Device.h"
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -28,8 +29,8 @@ public:
   virtual Result<uint64_t> allocate(uint64_t bytes, const char *what) = 0;
   virtual void release(uint64_t address) = 0;
   /// Host memory that kernels only read, as device memory: a copy, or the memory itself where the device can. It must stay while the
-  /// driver lives.
-  virtual Result<uint64_t> share(std::span<const uint8_t> bytes, const char *what) = 0;
+  /// driver lives. |told|, if there is one, hears how far it is: first 0, last all bytes.
+  virtual Result<uint64_t> share(std::span<const uint8_t> bytes, const char *what, const UploadProgress &told) = 0;
   virtual Status upload(uint64_t to, std::span<const uint8_t> bytes) = 0;
   virtual Status download(std::span<uint8_t> to, uint64_t from) = 0;
   virtual Status copy(uint64_t to, uint64_t from, uint64_t bytes) = 0;

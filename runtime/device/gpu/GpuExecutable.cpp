@@ -204,7 +204,7 @@ Status GpuExecutable::create(const ExecutableOptions &options) {
   std::vector<uint32_t> shared;
   for (const BlockShape &b : p.blocks) shared.push_back(b.sharedBytes);
   LATHE_RETURN_IF_ERROR(driver->load(code.ptx, code.cubin, p.kernels, shared));
-  LATHE_ASSIGN_OR_RETURN(weights, driver->share(artifact->weights(), "weights"));
+  LATHE_ASSIGN_OR_RETURN(weights, driver->share(artifact->weights(), "weights", options.uploading));
   LATHE_ASSIGN_OR_RETURN(arena, own(p.arenaBytes, "step arena"));
   blocks = options.kvBlocks;
   for (size_t g = 0; g < p.kvGroups.size(); ++g) {

@@ -37,7 +37,7 @@ public:
     if (bytes.empty()) return static_cast<const void *>(nullptr);
     auto [it, made] = shared.try_emplace(bytes.data(), 0);
     if (made) {
-      auto address = driver->share(bytes, what);
+      auto address = driver->share(bytes, what, {}); // one weight of many
       if (!address.ok()) {
         shared.erase(it);
         return address.status();

@@ -228,6 +228,19 @@ TEST_F(CudaGraph, SaysWhyThereIsNoMegakernel) {
   EXPECT_NE(s.message().find("expected a GPU that keeps a block of megakernel 'megakernel_step_1' with 32 threads and 16 bytes of shared memory, found none"), std::string::npos) << s.message();
 }
 
+TEST_F(CudaGraph, WeightsGoToTheDeviceOnceAndSayHowFarTheyAre) {
+  auto driver = makeCudaDriver(FAKE_CUDA);
+  ASSERT_TRUE(driver.ok()) << driver.status().message();
+  std::vector<uint8_t> bytes(size_t(130) << 20, 7);
+  std::vector<std::pair<uint64_t, uint64_t>> told;
+  auto shared = (*driver)->share(bytes, "weights", [&](uint64_t done, uint64_t all) { told.push_back({done >> 20, all >> 20}); });
+  ASSERT_TRUE(shared.ok()) << shared.status().message();
+  EXPECT_EQ(told, (std::vector<std::pair<uint64_t, uint64_t>>{{0, 130}, {64, 130}, {128, 130}, {130, 130}}));
+  uint8_t last = 0;
+  ASSERT_TRUE((*driver)->download({&last, 1}, *shared + bytes.size() - 1).ok());
+  EXPECT_EQ(last, 7);
+}
+
 TEST_F(CudaGraph, OfAFailedLaunchIsForgotten) {
   auto &state = fake();
   state.failStart = 1;

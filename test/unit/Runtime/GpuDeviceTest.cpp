@@ -50,11 +50,12 @@ public:
     return address;
   }
   void release(uint64_t address) override { record.live -= int(all.erase(address)); }
-  Result<uint64_t> share(std::span<const uint8_t> bytes, const char *what) override {
+  Result<uint64_t> share(std::span<const uint8_t> bytes, const char *what, const UploadProgress &told) override {
     LATHE_ASSIGN_OR_RETURN(uint64_t to, allocate(bytes.size(), what));
     shared.push_back(to);
     --record.live;
     LATHE_RETURN_IF_ERROR(upload(to, bytes));
+    if (told) told(bytes.size(), bytes.size());
     return to;
   }
   Status upload(uint64_t to, std::span<const uint8_t> bytes) override { return copy(to, reinterpret_cast<uint64_t>(bytes.data()), bytes.size()); }
@@ -250,7 +251,11 @@ TEST(GpuDevice, CopiesAndFillsBlocks) {
   auto loaded = LoadedArtifact::load(path, {.variant = {}, .gpu = "any"});
   ASSERT_TRUE(loaded.ok()) << message(loaded.status());
   EXPECT_EQ((*loaded)->variant(), Variant::sm_80); // the first of the file
-  auto e = device.prepare(*loaded, {1, false, {4, 2}});
+  ExecutableOptions options{1, false, {4, 2}};
+  uint64_t told = 0;
+  options.uploading = [&](uint64_t done, uint64_t all) { told += done == all && all == (*loaded)->weights().size(); };
+  auto e = device.prepare(*loaded, options);
+  EXPECT_EQ(told, 1u);
   ASSERT_TRUE(e.ok()) << message(e.status());
   uint64_t bytes = (*loaded)->program().kvGroups[0].blockBytes;
   std::vector<uint8_t> in(bytes), out(bytes);

@@ -12,6 +12,13 @@ FLOATS8=${FLOATS8:-sm_90a} # whose launches overlap, too: the emulator checks th
 mkdir -p "$WORK"
 TOKENS=$(python3 -c "print(*[(7 * i * i + 3 * i) % 301 for i in range(21)])")
 
+# compile ARGUMENTS: a kernel that spills registers, or serialises matrix instructions, is a warning to users and an error here.
+compile() {
+  local log=$WORK/compile.log
+  "$BUILD/bin/lathe" compile "$@" >/dev/null 2>"$log" || { cat "$log" >&2; return 1; }
+  cat "$log" >&2
+  if grep -E 'warning: (kernel|sm_)' "$log" >&2; then echo "error: ptxas complains of a kernel of: lathe compile $*" >&2; return 1; fi
+}
 # model TARGET NAME COMPILE-OPTIONS -- MODEL-OPTIONS
 model() {
   local target=$1 name=$2 options=()
@@ -19,7 +26,7 @@ model() {
   while [ "$1" != -- ]; do options+=("$1"); shift; done
   shift
   python3 "$ROOT/test/e2e/tiny_model.py" --layers 2 --max-seq 64 "$@" >"$WORK/$name.mlir"
-  "$BUILD/bin/lathe" compile "$WORK/$name.mlir" -o "$WORK/$name.lathe" --target "$target" --max-rows "${ROWS:-48}" "${options[@]}" --dump-phases="$WORK/$name" --quiet >/dev/null
+  compile "$WORK/$name.mlir" -o "$WORK/$name.lathe" --target "$target" --max-rows "${ROWS:-48}" "${options[@]}" --dump-phases="$WORK/$name" --quiet
 }
 # compare NAME TOLERANCE: the GPU's fused module on the interpreter against its PTX on the emulator.
 compare() {
@@ -51,6 +58,8 @@ interpreted kquants 1e-2 --kv int8 -- --weights q4_0,q8_0 --hidden 128 --head 64
 equal int8 --activations int8 -- --head-norms
 equal int8z --activations int8z --kv int8 -- --weights q4_0,q8_0,int8,int4_g32 --hidden 128 --ffn 192
 CHIPS=$FLOATS8 interpreted kv-e4m3 1e-2 --kv e4m3 -- --weights q4_0,bf16 --window 40
+# The newest chips, whose kernels are those of mma.sync and overlap: all of them with LATHE_FULL.
+[ "${LATHE_FULL:-}" ] || CHIPS=sm_100a,sm_120a ROWS=32 interpreted newest 1e-2 --kv e4m3 -- --weights q4_0,bf16 --layers 1 --window 40
 CHIPS=sm_80${LATHE_FULL:+,$FLOATS8} interpreted e4m3 5e-2 --activations e4m3 -- --weights e4m3,e4m3,bf16
 CHIPS=$FLOATS8 equal kv-e4m3-int8 --kv e4m3 --activations int8 -- --head-norms
 "$BUILD/bin/lathe" inspect "$WORK/kv-e4m3-int8.lathe" | grep -q '2 layers.*pages of 32 tokens, 9216 bytes a page' # 2 x 2 x 2 x (32 x 32 + 32 x 4)
@@ -61,6 +70,12 @@ CHIPS=sm_90a interpreted wgmma 1e-2 -- --weights q4_0,bf16,q8_0,e4m3 --hidden 25
 for family in wgmma.mma_async mma.sync.aligned.m16n8k16; do grep -qa $family "$WORK/wgmma.lathe"; done
 "$BUILD/test/e2e/ExactnessFuzz" --device emulator:sm_90a "${LATHE_SEED:-1}" "${LATHE_TRIALS:-2}" "$WORK/wgmma.lathe"
 "$BUILD/test/e2e/EngineFuzz" --device emulator:sm_90a --context 64 --prompt 40 --new 8 --requests 6 "${LATHE_SEED:-1}" 1 "$WORK/wgmma.lathe"
+# A mix of families fails the fuzz: the same model in a second file whose matmuls are all mma.sync, since bodies of megakernels are.
+ROWS=8 model sm_90a families --megakernel -- --weights q4_0,bf16,q8_0,e4m3 --hidden 256 --head 32 --ffn 2048
+if "$BUILD/test/e2e/ExactnessFuzz" --device emulator:sm_90a 1 4 "$WORK/wgmma.lathe" "$WORK/families.lathe" >"$WORK/families.log" 2>&1; then
+  echo "error: expected the fuzz to fail on a mix of wgmma and mma.sync" >&2; exit 1
+fi
+grep -q "^error: trial [0-9]*: .*expected .*families.lathe" "$WORK/families.log" || { cat "$WORK/families.log" >&2; exit 1; }
 # The same of 8-bit floats, those of few outputs by mma.sync; bf16 beside them.
 CHIPS=sm_90a interpreted wgmma-e4m3 5e-2 --activations e4m3 -- --weights e4m3,e4m3,bf16 --hidden 256 --head 32 --ffn 2048
 for family in 'wgmma.mma_async.*e4m3.e4m3' 'mma.sync.aligned.m16n8k32.*e4m3'; do grep -qa "$family" "$WORK/wgmma-e4m3.lathe"; done
@@ -148,7 +163,7 @@ read -r steps drafts accepted < <(sed -n 's/.* \([0-9]*\) steps | \([0-9]*\) dra
 GGUF=${LATHE_MODEL_DIR:-$BUILD/demo}/SmolLM2-135M-Instruct.Q4_1.gguf
 if [ -f "$GGUF" ]; then # two layers of thirty
   python3 "$ROOT/test/e2e/shorten_gguf.py" "$GGUF" 2 "$WORK/smollm2.gguf"
-  "$BUILD/bin/lathe" compile "$WORK/smollm2.gguf" -o "$WORK/smollm2.lathe" --target "$CHIPS" --max-rows 32 --max-seq 64 --dump-phases="$WORK/smollm2" --quiet >/dev/null
+  compile "$WORK/smollm2.gguf" -o "$WORK/smollm2.lathe" --target "$CHIPS" --max-rows 32 --max-seq 64 --dump-phases="$WORK/smollm2" --quiet
   TOKENS="504 3575 282 4649 314 7042 30"
   compare smollm2 1e-2
 else
@@ -159,7 +174,6 @@ fi
 "$BUILD/bin/lathe" run "$WORK/auto.lathe" --device emulator --prompt-ids 1,2,3 -n 4 --json >"$WORK/run.json"
 grep -q '"variant":"sm_80"' "$WORK/run.json"
 "$BUILD/bin/lathe" inspect "$WORK/auto.lathe" | grep -q 'ptx *sm_80'
-
 # A weight is there once, however many targets read it.
 weights() { ROWS=8 model "$1" once "${@:2}" -- --layers 1 --weights q4_0,bf16,q8_0 && "$BUILD/bin/lathe" inspect "$WORK/once.lathe" | awk '$1 == "weights" { print $2 }'; }
 alone=$(weights x86)

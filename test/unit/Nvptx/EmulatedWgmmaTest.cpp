@@ -126,6 +126,32 @@ TEST(EmulatedWgmma, MutantsOfE4m3ProductsAreSeen) {
   EXPECT_FALSE(near(run([&](std::string &ptx) { replaced(ptx, mode32, plain); }, p)));
 }
 
+/// What P1's fuzz relies on: a row alone by mma.sync and in a batch by wgmma has other bits here, though both are near float64. So a bucket whose kernel is of
+/// the other family would be seen. The same rows by one family have the same bits. Inputs of many sizes: a group's sums of 4-bit codes times bf16 of like
+/// size are exact in every family.
+TEST(EmulatedWgmma, AMixOfFamiliesHasOtherBits) {
+  for (auto [type, act] : {std::pair{StorageType::bf16, ActFormat::bf16}, {StorageType::q4_0, ActFormat::bf16}, {StorageType::int8, ActFormat::bf16}, {StorageType::e4m3, ActFormat::e4m3}}) {
+    SCOPED_TRACE("type " + std::to_string(int(type)));
+    MmaParams few = shape(type, act, 256, 512), many = few;
+    few = onChip(few, hopper(), 8), many = onChip(many, hopper(), 128);
+    ASSERT_TRUE(few.wgmma && many.wgmma);
+    MmaParams other = few;
+    other.wgmma = false;
+    Machine machine({job("few", few, nvptx::emitMatmul), job("other", other, nvptx::emitMatmul), job("many", many, nvptx::emitMatmul)}, hopper());
+    ASSERT_TRUE(machine);
+    Problem t(few, 21, uint32_t(type));
+    for (size_t i = 0; i < t.x.size(); ++i) t.x[i] = std::ldexp(t.x[i], -int(i * 7 % 20));
+    t.act = model::quantize(t.x, 21, few.k, act);
+    constexpr int64_t alone = 3;
+    Buffer batch = t.run(machine, "many", many, 21), same = t.run(machine, "few", few, alone), mixed = t.run(machine, "other", other, alone);
+    const size_t bytes = size_t(alone * few.outStride * 4);
+    EXPECT_TRUE(sameBytes(same.data(), batch.data(), bytes));
+    EXPECT_FALSE(sameBytes(mixed.data(), batch.data(), bytes));
+    expectClose(t, mixed, alone);
+    expectClose(t, batch, alone);
+  }
+}
+
 TEST(EmulatedWgmma, GateAndUpAreCloseToFloat64AndDoNotDependOnTheBatch) {
   struct Gated {
     StorageType type;

@@ -33,10 +33,11 @@ function(lathe_test_uses_threads test)
   add_dependencies(threaded-tests ${targets})
 endfunction()
 
-# lathe_portable(TARGET): the program needs the C library of the machine it runs on and nothing else (scripts/gpu.sh packs such).
+# lathe_portable(TARGET): the program needs the C library of the machine it runs on and nothing else (scripts/gpu.sh packs such). What it does not use of
+# the C++ library goes: the static one names functions of newer C libraries in parts that nothing here calls.
 function(lathe_portable target)
   if(NOT LATHE_SANITIZE)
-    target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc)
+    target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc -Wl,--gc-sections)
   endif()
 endfunction()
 

@@ -27,7 +27,7 @@ pack() {
   [ "${LATHE_BUILT:-}" ] || ninja -C "$build" -j"${LATHE_JOBS:-2}" lathe-compiler lathe-interp lathe-gpu-bench CompareLogits CompareDevices ExactnessFuzz >&2
   cp "$HERE/gpu.sh" "$build/bin/lathe-gpu-bench" "$build"/test/e2e/{CompareLogits,CompareDevices,ExactnessFuzz} "$work"
   strip "$work"/lathe-gpu-bench "$work"/Compare* "$work"/ExactnessFuzz
-  local program library
+  local program library newest
   for program in lathe-gpu-bench CompareLogits CompareDevices ExactnessFuzz; do
     for library in $(ldd "$work/$program" | awk '{print $1}'); do
       case $(basename "$library") in
@@ -35,6 +35,12 @@ pack() {
       *) fail "$program needs $library; expected the C library alone" ;;
       esac
     done
+  done
+
+  # A driver is loaded with dlopen, so the C library stays dynamic; the machine's may be as old as Ubuntu 22.04's.
+  for program in lathe-gpu-bench CompareLogits CompareDevices ExactnessFuzz; do
+    newest=$(objdump -T "$work/$program" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -1)
+    [ "$(printf '%s\nGLIBC_2.35\n' "$newest" | sort -V | tail -1)" = GLIBC_2.35 ] || fail "$program needs $newest; expected GLIBC_2.35 or earlier"
   done
 
   say "bundle: tiny models and what the interpreter makes of them"
@@ -68,13 +74,14 @@ pack() {
     reference wgmma
     tiny equal-int8z "avx2,$chips" --activations int8z --kv int8 -- --weights q4_0,q8_0,int8,int4_g32 --hidden 128 --ffn 192
     say "bundle: layers of a model of 7 billion weights, in bf16, 8 and 4 bits"
-    local weights more
-    for weights in bf16 q8_0 int4_g32 int4_g32-megakernel; do
-      more=()
+    local weights more target
+    for weights in bf16 q8_0 int4_g32 int4_g32-megakernel e4m3; do
+      more=() target=$chips
       [[ $weights != *-megakernel ]] || more=(--megakernel)
+      [ "$weights" != e4m3 ] || more=(--activations e4m3 --kv e4m3) target=sm_89,sm_90a,sm_100a,sm_120a
       python3 "$root/test/e2e/tiny_model.py" --layers 4 --hidden 4096 --heads 32 --kv-heads 8 --head 128 --ffn 14336 --vocab 32000 --max-seq 8192 \
         --weights "${weights%-*}" --embedding "${weights%-*}" >"$build/gpu-bundle.mlir"
-      "$build/libexec/lathe-compiler" compile "$build/gpu-bundle.mlir" -o "$work/large-$weights.lathe" --target "$chips" --max-rows 2048 --weights synthetic:1 "${more[@]}" --quiet
+      "$build/libexec/lathe-compiler" compile "$build/gpu-bundle.mlir" -o "$work/large-$weights.lathe" --target "$target" --max-rows 2048 --weights synthetic:1 "${more[@]}" --quiet
     done
   fi
   tar -C "$work" -czf "$out" .
@@ -89,16 +96,27 @@ run() {
   [ "${1:-}" != --device ] || device=$2
   cd "$HERE"
   [ -f tiny/tokens ] || fail "'$HERE' is no unpacked bundle: pack one with 'scripts/gpu.sh pack', unpack it and run its gpu.sh"
-  local tokens file name plan
+  local tokens file name plan here capability='' chip=''
+  here=$(mktemp -d)/emulator
+  if [ "$device" = cuda ]; then
+    capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1) || true
+    case $capability in # whose code the device takes, and so the emulator beside it
+    12.*) chip=:sm_120a ;;
+    10.*) chip=:sm_100a ;;
+    9.0) chip=:sm_90a ;;
+    8.9) chip=:sm_89 ;;
+    *) chip=:sm_80 ;;
+    esac
+  fi
   tokens=$(cat tiny/tokens)
   say "checks: the interpreter's tokens, x86's bits, the emulator's values, promise P1"
   for file in tiny/*.lathe; do
     name=${file%.lathe}
-    if [ "$name" = tiny/kv-e4m3 ] && [ "$device" = cuda ] && nvidia-smi --query-gpu=compute_cap --format=csv,noheader | grep -qx '8\.[0-8]'; then
+    if [ "$name" = tiny/kv-e4m3 ] && [ "$chip" = :sm_80 ]; then
       say "$name left out: a GPU without 8-bit floats"
       continue
     fi
-    if [ "$name" = tiny/wgmma ] && [ "$device" = cuda ] && ! nvidia-smi --query-gpu=compute_cap --format=csv,noheader | grep -qx '9\.0'; then
+    if [ "$name" = tiny/wgmma ] && [ "$device" = cuda ] && [ "$chip" != :sm_90a ]; then
       say "$name left out: a GPU without wgmma"
       continue
     fi
@@ -106,8 +124,10 @@ run() {
     case $name in
     tiny/equal-*) ./CompareDevices "$file" cpu "$device" $tokens ;;
     *)
+      ./CompareLogits --device "emulator$chip" --save "$here.f32" "$file" "$name.f32" 1e-2 $tokens
       ./CompareLogits --device "$device" "$file" "$name.f32" 1e-2 $tokens
-      ./CompareLogits --device emulator "$file" "$name.f32" 1e-2 $tokens
+      # The device against the emulator itself, of the code that the device takes: what is left is the rounding of sums in mma.
+      ./CompareLogits --device "$device" "$file" "$here.f32" 1e-2 $tokens | sed 's/$/, against the emulator/'
       ;;
     esac
     plan=
@@ -116,7 +136,10 @@ run() {
   done
   say "measurements"
   if command -v nvidia-smi >/dev/null; then nvidia-smi --query-gpu=name,driver_version,clocks.max.sm,memory.total --format=csv,noheader; fi
-  local files=(large-*.lathe)
+  local files=()
+  for file in large-*.lathe; do
+    [ "$chip$file" = :sm_80large-e4m3.lathe ] || files+=("$file")
+  done
   # The emulator would take days for large shapes.
   [ -f "${files[0]}" ] && [ "$device" != emulator ] || files=(tiny/auto.lathe tiny/megakernel.lathe)
   ./lathe-gpu-bench --device "$device" --seconds "$([ "$device" = emulator ] && echo 0 || echo 2)" "${files[@]}"

@@ -28,9 +28,9 @@ EntryKind entryKind(std::string_view name);
 /// Whether a run computes rows of the step (else output rows).
 inline bool runsRows(EntryKind kind) { return kind == EntryKind::step || kind == EntryKind::draft; }
 
-/// How a GPU starts the launches of a step of few rows: kept and started by one call (a CUDA graph), or done by one kernel (docs/ptx.md,
-/// "Megakernel"), with the same bits.
-enum class DevicePlan { graph, megakernel };
+/// How a GPU starts the launches of a step of few rows: kept and started by one call (a CUDA graph), one by one as those of long steps (to measure what a
+/// graph saves), or done by one kernel (docs/ptx.md, "Megakernel"), with the same bits.
+enum class DevicePlan { graph, launches, megakernel };
 
 /// Hears how many bytes of a program's weights are on the device, and of how many.
 using UploadProgress = std::function<void(uint64_t done, uint64_t all)>;

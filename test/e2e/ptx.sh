@@ -209,4 +209,6 @@ tar -C "$WORK/bundle" -xzf "$WORK/bundle.tar.gz"
 (cd / && env -i PATH=/usr/bin:/bin "$WORK/bundle/gpu.sh" run --device emulator) >"$WORK/bundle.log"
 grep -q "bit-equal on cpu and emulator" "$WORK/bundle.log"
 grep -q "weights GB/s  of copy" "$WORK/bundle.log"
-grep -q "by megakernels" "$WORK/bundle.log"
+for said in "by megakernels" "launches one by one" "load: PTX of .* cubin of" "mma.sync in e4m3 .* wgmma in bf16" "^depth batch" "against the emulator"; do
+  grep -q "$said" "$WORK/bundle.log" || { echo "error: expected '$said' of the bundle's measurements" >&2; exit 1; }
+done

@@ -175,7 +175,7 @@ private:
   std::vector<uint32_t> used, strides;
   std::vector<uint64_t> tables, embeddingRows;
   Ticket lastTicket = 0;
-  bool profiling = false, waits = false;
+  bool profiling = false, waits = false, oneByOne = false;
   std::vector<LaunchProfile> profiles;
 };
 
@@ -233,6 +233,7 @@ Status GpuExecutable::create(const ExecutableOptions &options) {
   featureReady.resize(p.draftFeatures.size()), featureHost.resize(featureReady.size() * p.maxRows * p.hiddenStride);
   if (goesOnFromItself(p.draftMethod)) ownReady.resize(p.maxRows), ownHost.resize(ownReady.size() * p.hiddenSize);
   if (entries[static_cast<int>(EntryKind::embed)]) embeddingHost.resize(uint64_t(p.maxOutRows) * p.hiddenSize), embeddingReady.resize(p.maxOutRows);
+  oneByOne = options.plan == DevicePlan::launches;
   if (options.plan == DevicePlan::megakernel) LATHE_RETURN_IF_ERROR(openMegakernels());
   uint32_t most = 2;
   for (const Launch &l : p.launches) most = std::max(most, l.argCount);
@@ -343,7 +344,7 @@ Result<Ticket> GpuExecutable::submit(EntryKind kind, const LatheStep &step) {
   // All that differs between two steps of as many rows is in the step's state, so their launches are the same.
   const MegakernelBucket *mega = megakernelOf(*wide);
   const bool single = mega && mega->pieces.size() == 1; // one launch needs no graph
-  const bool keeps = !profiling && !single && rows <= keptRows && std::all_of(&program.launches[wide->firstLaunch], &program.launches[wide->firstLaunch] + wide->launchCount, [&](const Launch &l) {
+  const bool keeps = !oneByOne && !profiling && !single && rows <= keptRows && std::all_of(&program.launches[wide->firstLaunch], &program.launches[wide->firstLaunch] + wide->launchCount, [&](const Launch &l) {
     return l.itemKind != ItemKind::perRowChunk && (l.itemKind != ItemKind::perOutRow || !runsRows(kind));
   });
   const uint64_t key = uint64_t(kind) << 32 | rows;

@@ -1,11 +1,11 @@
 //===- CompareLogits.cpp - compiled logits against the interpreter's ---------===//
 // Part of Lathe. Licensed under Apache-2.0 WITH LLVM-exception; see LICENSE.
 //
-//   CompareLogits [--device D] [--chunk N] ARTIFACT FILE.f32 TOLERANCE TOKEN...
+//   CompareLogits [--device D] [--chunk N] [--save FILE.f32] ARTIFACT FILE.f32 TOLERANCE TOKEN...
 //
 // FILE.f32 holds float32 logits [tokens][vocabulary] (lathe-interp --raw). Passes when max |a - b| / max |b| is at
 // most TOLERANCE, and the likeliest tokens are equal wherever the reference's first two differ by more than TOLERANCE of the row's largest logit,
-// which they do in one row at least.
+// which they do in one row at least. --save writes the artifact's logits, for a comparison of two devices.
 //===----------------------------------------------------------------------===//
 #include "LogitCheck.h"
 #include "TestDevice.h"
@@ -35,8 +35,14 @@ int main(int argc, char **argv) {
     argc -= 2;
     argv += 2;
   }
+  const char *save = nullptr;
+  if (argc > 2 && !std::strcmp(argv[1], "--save")) {
+    save = argv[2];
+    argc -= 2;
+    argv += 2;
+  }
   if (argc < 5) {
-    std::fprintf(stderr, "usage: CompareLogits [--device D] [--chunk N] ARTIFACT FILE.f32 TOLERANCE TOKEN...\n");
+    std::fprintf(stderr, "usage: CompareLogits [--device D] [--chunk N] [--save FILE.f32] ARTIFACT FILE.f32 TOLERANCE TOKEN...\n");
     return 2;
   }
   std::vector<int32_t> tokens;
@@ -61,9 +67,11 @@ int main(int argc, char **argv) {
   std::vector<std::pair<size_t, size_t>> choices;
   std::vector<float> chosen; // their logits
   Work work{*id, tokens, OutputRows::all};
+  std::vector<float> saved(save ? tokens.size() * vocabulary : 0);
   size_t said = 0;
   RowSink logits = [&](size_t, size_t token, std::span<const float> row) {
     check.add({want + token * vocabulary, vocabulary}, row.first(vocabulary));
+    if (save) std::copy_n(row.begin(), vocabulary, saved.begin() + token * vocabulary);
     choices.push_back({std::max_element(row.begin(), row.end()) - row.begin(), token});
     chosen.push_back(row[choices.back().first]);
     return Status();
@@ -78,6 +86,10 @@ int main(int argc, char **argv) {
   Status status = (*engine)->forward({&work, 1}, logits, nullptr, forms ? greatest : RowSink());
   if (status.ok() && forms && said != choices.size()) status = Status(StatusCode::internal, "the head without logits said nothing");
   if (!status.ok()) return fail(status);
+  if (save && !std::ofstream(save, std::ios::binary).write(reinterpret_cast<const char *>(saved.data()), std::streamsize(saved.size() * 4))) {
+    std::fprintf(stderr, "error: '%s' is not to be written to\n", save);
+    return 2;
+  }
   std::printf("%s: %zu rows, largest difference %.2e of the largest logit (limit %.0e), %zu choices differ of %zu%s\n", argv[1], check.rows, check.error(), std::atof(argv[3]), check.unequal,
               check.decided, forms ? ", both heads agree" : "");
   if (!check.decided) std::fprintf(stderr, "error: no row's first two logits are further apart than the limit, so no choice was compared\n");

@@ -142,6 +142,14 @@ TEST_F(CudaGraph, IsNotMadeOfLongSteps) {
   EXPECT_LE(state.captures, captures + 1);
 }
 
+TEST_F(CudaGraph, IsNotMadeWhereLaunchesAreStartedOneByOne) {
+  device.plan = DevicePlan::launches;
+  open(false, 12040);
+  const uint64_t captures = fake().captures;
+  ASSERT_TRUE(run(1).ok() && run(1).ok());
+  EXPECT_EQ(fake().captures, captures);
+}
+
 /// Kernels that wait themselves start while the one before runs, in graphs and outside; the first of a sequence does not: before it the step's state
 /// is copied.
 TEST_F(CudaGraph, LaunchesOverlapWhereKernelsWait) {

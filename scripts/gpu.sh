@@ -24,11 +24,11 @@ pack() {
   out=${out:-$build/lathe-gpu.tar.gz}
   rm -rf "$work"
   mkdir -p "$work/tiny"
-  [ "${LATHE_BUILT:-}" ] || ninja -C "$build" -j"${LATHE_JOBS:-2}" lathe-compiler lathe-interp lathe-gpu-bench CompareLogits CompareDevices ExactnessFuzz >&2
-  cp "$HERE/gpu.sh" "$build/bin/lathe-gpu-bench" "$build"/test/e2e/{CompareLogits,CompareDevices,ExactnessFuzz} "$work"
-  strip "$work"/lathe-gpu-bench "$work"/Compare* "$work"/ExactnessFuzz
+  [ "${LATHE_BUILT:-}" ] || ninja -C "$build" -j"${LATHE_JOBS:-2}" lathe-compiler lathe-interp lathe-gpu-bench CompareLogits CompareDevices ExactnessFuzz EngineFuzz >&2
+  cp "$HERE/gpu.sh" "$build/bin/lathe-gpu-bench" "$build"/test/e2e/{CompareLogits,CompareDevices,ExactnessFuzz,EngineFuzz} "$work"
+  strip "$work"/lathe-gpu-bench "$work"/Compare* "$work"/{Exactness,Engine}Fuzz
   local program library newest
-  for program in lathe-gpu-bench CompareLogits CompareDevices ExactnessFuzz; do
+  for program in lathe-gpu-bench CompareLogits CompareDevices ExactnessFuzz EngineFuzz; do
     for library in $(ldd "$work/$program" | awk '{print $1}'); do
       case $(basename "$library") in
       linux-vdso.so.1 | libc.so.6 | libm.so.6 | ld-linux-x86-64.so.2) ;;
@@ -38,7 +38,7 @@ pack() {
   done
 
   # A driver is loaded with dlopen, so the C library stays dynamic; the machine's may be as old as Ubuntu 22.04's.
-  for program in lathe-gpu-bench CompareLogits CompareDevices ExactnessFuzz; do
+  for program in lathe-gpu-bench CompareLogits CompareDevices ExactnessFuzz EngineFuzz; do
     newest=$(objdump -T "$work/$program" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -1)
     [ "$(printf '%s\nGLIBC_2.35\n' "$newest" | sort -V | tail -1)" = GLIBC_2.35 ] || fail "$program needs $newest; expected GLIBC_2.35 or earlier"
   done
@@ -133,6 +133,9 @@ run() {
     plan=
     [ "$name" != tiny/megakernel ] || plan=+megakernel # every other trial, against launches one by one
     ./ExactnessFuzz --device "$device$plan" 1 "$([ "$device" = emulator ] && echo 2 || echo 20)" "$file"
+    # The engine over it: prefix hits, forks, aborts, preemption by recomputing and by copies to the host and back.
+    ./EngineFuzz --device "$device" --context 64 --prompt 40 --new 16 --requests 8 1 "$([ "$device" = emulator ] && echo 1 || echo 90)" "$file"
+    [ "$device" = emulator ] || ./EngineFuzz --device "$device" --context 64 --prompt 8 --new 50 --requests 8 --save 1 1 90 "$file" # ptx.sh has it there
   done
   say "measurements"
   if command -v nvidia-smi >/dev/null; then nvidia-smi --query-gpu=name,driver_version,clocks.max.sm,memory.total --format=csv,noheader; fi

@@ -360,3 +360,23 @@ TEST(KVBudget, TheTightestControlGroupCounts) {
   EXPECT_EQ(availableMemory("", "", root), std::nullopt);
   std::filesystem::remove_all(root);
 }
+
+// Prompts that no toy model takes.
+TEST(RequestCheckLimits, ScoresOfAPromptAreBounded) {
+  Program program;
+  program.vocabulary = 100;
+  EngineLimits limits;
+  limits.contextTokens = 200000;
+  limits.maxSequences = 5;
+  RequestCheck check(program, limits, false);
+  Request r;
+  r.prompt.assign(maxPromptScores / 20, 1);
+  r.promptLogprobs = 20;
+  EXPECT_TRUE(check(r).ok()) << check(r).message();
+  r.prompt.assign(maxPromptScores / 20 + 1, 1);
+  EXPECT_EQ(check(r).message(), "prompt_logprobs: expected at most 1048576 values for a prompt, found 1048580");
+  r.promptLogprobs = 19;
+  EXPECT_TRUE(check(r).ok());
+  r.choices = 6;
+  EXPECT_EQ(check(r).message(), "n: expected 1 to 5, found 6");
+}

@@ -19,4 +19,5 @@ if [ -z "${TRANSFORMERS_PYTHON:-}" ]; then
   fi
 fi
 [ -n "${LATHE_BUILD:-}" ] || build build lathe lathe-compiler CompareLogits CompareEmbeddings
+"$TRANSFORMERS_PYTHON" test/fixtures/server/make_embeddings.py --check
 "$TRANSFORMERS_PYTHON" test/full/transformers.py --build "$BUILD" --work "$BUILD/test/full/transformers" "$@"

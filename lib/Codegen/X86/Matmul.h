@@ -56,6 +56,8 @@ struct MatmulEmitter {
   };
   BlockScales blockScales(Value block, int64_t j);
   Scales scales(const BlockScales &s, Value sub, Value subMin);
+  /// Scales of group |j| of |block|, whose own are |ofBlock|.
+  Scales groupScales(Value block, Value j, const BlockScales &ofBlock);
 
   /// start(row) plus the exact int32 sum over quads [q0, q1) of codes times activations, [row][tile]; |x|(row, q) is
   /// the int32 of four activations.

@@ -53,11 +53,10 @@ Values MatmulEmitter::tileSums(Value weights, llvm::function_ref<GroupAddress(Va
   };
   auto multiply = [&](Value g) {
     Value x = address(g).x;
-    for (int64_t h = 0; h < parts; ++h) {
+    for (int64_t h = 0; h < parts; ++h)
       e.assembly("tilezero %tmm" + Twine(sums[h]) + "\n\ttileloadd ($0,$1), %tmm" + Twine(activations) + "\n\ttileloadd ($2,$3), %tmm" + Twine(weightCodes) +
                      "\n\ttdpbssd %tmm" + Twine(weightCodes) + ", %tmm" + Twine(activations) + ", %tmm" + Twine(sums[h]),
                  {e.gepc(x, 16 * h), e.c(32), e.gepc(codesOf(g), codeBytes * h), e.c(64)});
-    }
   };
   auto keep = [&](Value g) {
     for (int64_t h = 0; h < parts; ++h)
@@ -65,12 +64,7 @@ Values MatmulEmitter::tileSums(Value weights, llvm::function_ref<GroupAddress(Va
   };
   auto finish = [&](Value g, Values acc) {
     Value j = e.remc(g, perBlock), block = e.at(weights, e.divc(g, perBlock), w.blockBytes);
-    Scales s;
-    if (w.scaleK) {
-      auto sub = [&](int64_t offset) { return e.at(e.gepc(block, offset), j, 32 / w.subK * 16); };
-      Value own = w.scaleK == w.blockK ? block : e.at(block, e.divc(e.mulc(j, 32), w.scaleK), 32);
-      s = scales(blockScales(own, 0), w.subK ? sub(w.subOffset) : Value(), w.subMins ? sub(w.subMinOffset) : Value());
-    }
+    Scales s = groupScales(block, j, blockScales(block, 0));
     GroupAddress at = address(g);
     Value wsum; // the sums of codes are products with ones
     if (p.act == ActFormat::int8z)

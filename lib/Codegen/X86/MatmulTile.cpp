@@ -190,7 +190,7 @@ void MatmulEmitter::tiles(ArrayRef<Value> weights, Value activations, Value befo
   const bool ints = isInt8(p.act);
   const int64_t T = int64_t(weights.size()), perBlock = w.blockK / 32, blocks = a.groups / perBlock,
                 rest = a.groups % perBlock;
-  const int64_t xBytes = ints ? 32 : packed() ? 64 : 128, subBytes = w.subK ? 32 / w.subK * 16 : 0;
+  const int64_t xBytes = ints ? 32 : packed() ? 64 : 128;
   Values rowScales;
   if (w.rowScale)
     for (Value tile : weights)
@@ -231,8 +231,7 @@ void MatmulEmitter::tiles(ArrayRef<Value> weights, Value activations, Value befo
       }
       return;
     }
-    const bool shared = w.scaleK == w.blockK; // one d for the block
-    SmallVector<BlockScales> bs;
+    SmallVector<BlockScales> bs; // one d for the block
     for (Value b : at)
       bs.push_back(blockScales(b, 0));
     acc.values = e.loop(e.c(0), e.c(count), 1, acc.values, [&](Value j, ValueRange carried) {
@@ -246,12 +245,7 @@ void MatmulEmitter::tiles(ArrayRef<Value> weights, Value activations, Value befo
           s.push_back({{rowScales[t]}, {}});
           continue;
         }
-        Value sub = subBytes ? e.at(e.gepc(at[t], w.subOffset), j, subBytes) : Value();
-        Value subMin = w.subMins ? e.at(e.gepc(at[t], w.subMinOffset), j, subBytes) : Value();
-        // A group's own scales: the block's address moved by what lies between the groups' scales.
-        s.push_back(
-            scales(shared ? bs[t] : blockScales(e.at(at[t], e.divc(e.mulc(j, 32), std::max(w.scaleK, 1)), 32), 0), sub,
-                   subMin));
+        s.push_back(groupScales(at[t], j, bs[t]));
       }
       group(codesAt, s, address(e.add(g, j)), acc);
       return acc.values;

@@ -76,6 +76,13 @@ MatmulEmitter::BlockScales MatmulEmitter::blockScales(Value block, int64_t j) {
   return s;
 }
 
+MatmulEmitter::Scales MatmulEmitter::groupScales(Value block, Value j, const BlockScales &ofBlock) {
+  auto own = [&](int64_t offset) { return e.at(e.gepc(block, offset), j, 32 / w.subK * 16); };
+  // A group's own scales: the block's address moved by what lies between the groups' scales.
+  return scales(w.scaleK == w.blockK ? ofBlock : blockScales(e.at(block, e.divc(e.mulc(j, 32), std::max(w.scaleK, 1)), 32), 0),
+                w.subK ? own(w.subOffset) : Value(), w.subMins ? own(w.subMinOffset) : Value());
+}
+
 MatmulEmitter::Scales MatmulEmitter::scales(const BlockScales &s, Value sub, Value subMin) {
   Scales out;
   if (w.subK == 0) {

@@ -4,10 +4,7 @@
 #include "PolicyTest.h"
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <gtest/gtest.h>
-#include <map>
-#include <set>
 #include <utility>
 
 using namespace lathe;

@@ -4,7 +4,6 @@
 #include "PolicyTest.h"
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <gtest/gtest.h>
 #include <map>
 #include <set>
